@@ -12,7 +12,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from ligament.errors import InvalidError, MismatchError, UnsupportedError
 from ligament.pipe import pipe_model
-from ligament.pipe.runtime.pipeline import _inverse, _order, _split, receives_first
+from ligament.pipe.runtime.pipeline import (
+    Border,
+    Crossing,
+    _inverse,
+    _order,
+    _split,
+    receives_first,
+    wire_device,
+)
 from pipe_models import mlp
 from pipe_ranks import MICROBATCHES, alone, rank_main
 from torch.distributed.pipelining.schedules import _Action
@@ -140,6 +148,39 @@ def test_receives_are_posted_first_in_their_order() -> None:
     wanted = "1RECV_F0 1RECV_F1 1RECV_B0 1RECV_B1 1F0 1SEND_F0 1F1 1SEND_F1 1B0 1SEND_B0 1B1"
     found = receives_first([_Action.from_str(word) for word in words.split()])
     assert " ".join(str(action) for action in found) == wanted
+
+
+@pytest.mark.parametrize(
+    ("place", "backends", "wire"),
+    [
+        ("cpu", "cpu:gloo,cuda:gloo", "cpu"),
+        ("cuda:0", "cpu:gloo,cuda:gloo", "cpu"),
+        ("cuda:1", "cpu:gloo,cuda:nccl", "cuda:1"),
+        ("cuda:1", "cuda:nccl", "cuda:1"),
+        ("cuda:0", "undefined", "cuda:0"),
+    ],
+)
+def test_gloo_sends_host_memory(place: str, backends: str, wire: str) -> None:
+    assert wire_device(torch.device(place), backends) == torch.device(wire)
+
+
+def test_values_change_devices_at_a_border() -> None:
+    """The meta device stands for a GPU: shapes, strides and devices are real."""
+    meta, cpu = torch.device("meta"), torch.device("cpu")
+    seen: list[Any] = []
+
+    class Doubled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            seen.extend([(x.device, x.shape), (lengths.device, lengths.shape)])
+            return x * 2, lengths
+
+    stage: Any = Doubled()
+    arrive = [Crossing((1, 0), meta), Crossing((0,), cpu)]
+    border = Border(stage, arrive, arrive, meta, False)
+    made = border(torch.zeros(3, 5, requires_grad=True), torch.ones(4))
+    assert seen == [(meta, (5, 3)), (cpu, (4,))]
+    assert [(t.device, tuple(t.shape)) for t in made] == [(meta, (3, 5)), (meta, (4,))]
+    assert made[0].is_contiguous() and made[0].requires_grad
 
 
 def test_rows_are_dealt_out() -> None:

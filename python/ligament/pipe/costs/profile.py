@@ -373,14 +373,15 @@ class _Bench:
             begin = time.perf_counter()
             made = call()
             return made, (time.perf_counter() - begin) * 1e3
-        first, second = self._event(), self._event()
-        # The device is kept busy until everything is queued, so that the device time is measured
-        # and not the launch rate of Python.
-        torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
-        first.record(torch.cuda.current_stream(self.place))
-        made = call()
-        second.record(torch.cuda.current_stream(self.place))
-        second.synchronize()
+        with torch.cuda.device(self.place):
+            first, second = self._event(), self._event()
+            # The device is kept busy until everything is queued, so that the device time is
+            # measured and not the launch rate of Python.
+            torch.cuda._sleep(BUSY_CYCLES)  # type: ignore[no-untyped-call]
+            first.record()
+            made = call()
+            second.record()
+            second.synchronize()
         return made, float(first.elapsed_time(second))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -69,13 +69,21 @@ def pipeline(
     )
     line = plan.simulate(schedule, microbatches)
     _agree(plan, line.events, group, size)
+    wire = wire_device(place, dist.get_backend_config(group))
     mine = [
-        _torch_stage(plan, stage, index, place, group)
+        _torch_stage(plan, stage, index, place, wire, group)
         for index, stage in enumerate(plan.stages)
         if plan.answer["stage_device"][index] == rank
     ]
     ties = _tie_groups(plan, group, rank)
     return PlannedSchedule(plan, mine, line.microbatches, line.events, loss_fn, ties, scale_grads)
+
+
+def wire_device(place: torch.device, backends: str) -> torch.device:
+    """Where values are sent from and received: gloo sends host memory only. `backends` is
+    "cpu:gloo,cuda:nccl" or the like."""
+    found = dict(pair.split(":", 1) for pair in backends.split(",") if ":" in pair)
+    return torch.device("cpu") if found.get(place.type) == "gloo" else place
 
 
 def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
@@ -107,15 +115,24 @@ class _Arrive(torch.autograd.Function):
         return grads[0].permute(ctx.order).contiguous(), None
 
 
+class Crossing(NamedTuple):
+    """A value at a stage boundary: the order of its dimensions in communication, and the device of
+    the stage's side."""
+
+    order: tuple[int, ...]
+    device: torch.device
+
+
 class Border(nn.Module):
-    """A stage with dense inputs and outputs for communication, regardless of the strides of its
-    values."""
+    """A stage with dense inputs and outputs for communication on the device `wire`, regardless of
+    the strides and devices of its values."""
 
     def __init__(
         self,
         stage: Stage,
-        arrive: list[tuple[int, ...]],
-        leave: list[tuple[int, ...]],
+        arrive: list[Crossing],
+        leave: list[Crossing],
+        wire: torch.device,
         recompute: bool,
     ) -> None:
         super().__init__()
@@ -123,13 +140,14 @@ class Border(nn.Module):
         self._recompute = recompute
         self._arrive = arrive
         self._leave = leave
+        self._wire = wire
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         values = tensors
         if self._arrive:
             values = tuple(
-                _Arrive.apply(t, order)  # type: ignore[no-untyped-call]
-                for t, order in zip(tensors, self._arrive, strict=True)
+                _Arrive.apply(t.to(crossing.device), crossing.order)  # type: ignore[no-untyped-call]
+                for t, crossing in zip(tensors, self._arrive, strict=True)
             )
         if self._recompute and torch.is_grad_enabled():
             made = checkpoint(self.stage, *values, use_reentrant=False)
@@ -138,7 +156,8 @@ class Border(nn.Module):
         if not self._leave:
             return tuple(made)
         return tuple(
-            t.permute(order).contiguous() for t, order in zip(made, self._leave, strict=True)
+            t.permute(crossing.order).contiguous().to(self._wire)
+            for t, crossing in zip(made, self._leave, strict=True)
         )
 
 
@@ -162,20 +181,26 @@ class SplitStage(PipelineStage):
 
 
 def _torch_stage(
-    plan: Plan, stage: Stage, index: int, place: torch.device, group: Any
+    plan: Plan, stage: Stage, index: int, place: torch.device, wire: torch.device, group: Any
 ) -> PipelineStage:
     count, layout = plan.stage_count, plan.layout
     first, last = index == 0, index == count - 1
-    arrive = [] if first else [_order(layout.metas[n]) for n in stage.INPUTS]
-    leave = [] if last else [_order(layout.metas[n]) for n in stage.OUTPUTS]
-    border = Border(stage.to(place), arrive, leave, plan.options.recompute)
+
+    def crossing(name: str) -> Crossing:
+        meta = layout.metas[name]
+        here = plan.program.device in (None, meta.device)  # values on other devices stay there
+        return Crossing(_order(meta), place if here else meta.device)
+
+    arrive = [] if first else [crossing(n) for n in stage.INPUTS]
+    leave = [] if last else [crossing(n) for n in stage.OUTPUTS]
+    border = Border(stage.to(place), arrive, leave, wire, plan.options.recompute)
     inputs = tuple(_wire(layout.metas[n], layout.grads[n] and not first) for n in stage.INPUTS)
     outputs = tuple(
         _wire(layout.metas[n], layout.grads.get(n, False)) if n in layout.metas else _like(plan, n)
         for n in layout.stages[index].outputs
     )
     return SplitStage(
-        border, index, count, place, input_args=inputs, output_args=outputs, group=group
+        border, index, count, wire, input_args=inputs, output_args=outputs, group=group
     )
 
 
