@@ -5,7 +5,7 @@
 #   make asan     the C tests under ASan and UBSan          make tsan   under TSan
 #   make fuzz     a short campaign (FUZZ_SECONDS a target)  make soak   the long campaigns
 #   make bench    the benchmarks                            make wheel  dist/*.whl
-#   make test-gpu the tests that need a GPU, and bench/gpu.py --quick
+#   make test-gpu the tests that need a GPU, and bench/gpu*.py --quick
 #   make format   lay out C and Python as the house does    make types  mypy --strict on the package
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
@@ -70,9 +70,11 @@ GPU_RESULTS = bench/results/gpu
 test-gpu: $(if $(wildcard $(PYTHON)),build)
 	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "there is no GPU here")'
 	@mkdir -p $(GPU_RESULTS); set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest --noconftest \
-		tests/python/frameworks/test_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
+		tests/python/frameworks/test_gpu.py tests/params/devices/test_params_gpu.py tests/pipe/test_pipe_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
 	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu.py --quick \
 		--json $(GPU_RESULTS)/bench.json 2>&1 | tee $(GPU_RESULTS)/bench.txt
+	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu_params.py --quick \
+		--json $(GPU_RESULTS)/params.json 2>&1 | tee $(GPU_RESULTS)/params.txt
 
 # The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
 # guess, once in some hundred runs, ends a sound test by a signal.

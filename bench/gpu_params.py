@@ -1,0 +1,193 @@
+"""What does a batch of an embedding cost whose rows are the parameter manager's?
+
+    .venv/bin/python bench/gpu_params.py [--quick] [--json FILE] [--rows N]
+
+Batches of 65,536 Zipf ids, rows of 128 floats: forward, backward and the step of SGD. On a GPU:
+10 M rows, against nn.EmbeddingBag on the device with sparse gradients, which holds the whole table
+there. On the host: 1 M rows, against nn.Embedding with sparse SGD. Contenders take turns in one
+run; a figure is the median. Results are checked against torch's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from ligament import params
+
+BATCH, LENGTH, PER_BAG = 65536, 128, 8
+RATE = 0.5
+PEER = "nn.Embedding, sparse SGD"
+
+
+def zipf(rows: int, batches: int, seed: int = 0) -> list[torch.Tensor]:
+    """Ids with p(rank) ~ 1 / rank, ranks scattered over the table."""
+    draw = torch.Generator().manual_seed(seed)
+    places = torch.randperm(rows, generator=draw)
+    found = []
+    for _ in range(batches):
+        u = torch.rand(BATCH, generator=draw, dtype=torch.float64)
+        ranks = torch.exp(u * torch.log(torch.tensor(float(rows)))).long().clamp_(1, rows) - 1
+        found.append(places[ranks])
+    return found
+
+
+class Timer:
+    """Milliseconds a call, by name."""
+
+    def __init__(self, device: str) -> None:
+        self.cuda = device == "cuda"
+        self.samples: dict[str, list[float]] = {}
+
+    def time(self, name: str, call: Callable[[], Any]) -> None:
+        """One call, with everything it queued."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        if self.cuda:
+            torch.cuda.synchronize()
+        self.samples.setdefault(name, []).append((time.perf_counter() - begin) * 1e3)
+
+    def medians(self) -> dict[str, float]:
+        """Of all samples."""
+        return {name: statistics.median(found) for name, found in self.samples.items()}
+
+
+def serve(rows: int) -> params.Server:
+    """One node; all rows are zeros."""
+    return params.Server(LENGTH, optimizer={"name": "sgd", "lr": RATE}, setup=params.setup(rows, 1))
+
+
+def theirs(kind: Any, rows: int, device: str) -> tuple[Any, Any]:
+    """torch's module with sparse gradients, and its optimizer; all rows are zeros."""
+    module = kind(rows, LENGTH, sparse=True, _weight=torch.zeros(rows, LENGTH, device=device))
+    return module, torch.optim.SGD(module.parameters(), lr=RATE)
+
+
+def step(module: Any, ids: torch.Tensor, grad: torch.Tensor, optimizer: Any = None) -> None:
+    """One batch."""
+    if optimizer is not None:
+        optimizer.zero_grad()
+    module(ids).backward(grad)
+    if optimizer is not None:
+        optimizer.step()
+
+
+def check(ours: Any, module: Any, ids: torch.Tensor) -> None:
+    """The gradients are whole numbers: the rows are equal."""
+    some = ids.reshape(-1)[:5000].cpu()
+    expected = module.weight.detach()[some.to(module.weight.device)].cpu()
+    assert torch.equal(ours.rows(some), expected), "the rows differ from torch's"
+
+
+def host(quick: bool) -> dict[str, float]:
+    """nn.Embedding with sparse SGD and ours, in host memory."""
+    rows, timer = 1_000_000, Timer("cpu")
+    batches = zipf(rows, 6 if quick else 12)
+    uniform = [torch.randint(0, rows, (BATCH,)) for _ in batches]
+    grad = torch.ones(BATCH, LENGTH)
+    for kind, lists in (("zipf", batches), ("uniform", uniform)):
+        with serve(rows) as server:
+            ours = params.torch.Embedding(rows, LENGTH, server)
+            module, optimizer = theirs(torch.nn.Embedding, rows, "cpu")
+            for turn, ids in enumerate(lists):
+                name = f"host {kind}" if turn > 1 else f"host {kind}, first"
+                timer.time(f"{name}: {PEER}", partial(step, module, ids, grad, optimizer))
+                timer.time(f"{name}: params.torch.Embedding", partial(step, ours, ids, grad))
+            check(ours, module, lists[-1])
+    return timer.medians()
+
+
+def device(rows: int, quick: bool) -> dict[str, float]:
+    """EmbeddingBag on the GPU, and ours with several sizes of the cache."""
+    timer = Timer("cuda")
+    count = 30 if quick else 100
+    shape = (BATCH // PER_BAG, PER_BAG)
+    batches = [ids.view(shape).cuda() for ids in zipf(rows, count)]
+    grad = torch.ones(shape[0], LENGTH, device="cuda")
+    module, optimizer = theirs(torch.nn.EmbeddingBag, rows, "cuda")
+    module.mode = "sum"
+    for turn, ids in enumerate(batches):
+        name = "device: nn.EmbeddingBag, sparse SGD"
+        timer.time(name if turn > 2 else "first", partial(step, module, ids, grad, optimizer))
+    found = {}
+    for cached, label in ((rows, "all"), (rows // 5, "20 %"), (0, "none")):
+        with serve(rows) as server:
+            bag = params.torch.EmbeddingBag(rows, LENGTH, server, device_rows=cached)
+            if cached:  # what a training run has after its first batches
+                bag(batches[0])
+                for first in range(0, min(cached, rows), 1 << 20):
+                    bag.prefetch(torch.arange(first, min(first + (1 << 20), cached)))
+            for ids in batches if cached else batches[:10]:
+                name = f"device: params.torch.EmbeddingBag, cached {label}"
+                timer.time(name, partial(step, bag, ids, grad))
+            if cached:
+                check(bag, module, batches[-1])
+                found[f"hits, cached {label}"] = hit_rate(server)
+    found |= {"device memory, GiB": torch.cuda.max_memory_allocated() / (1 << 30)}
+    return timer.medians() | found
+
+
+def hit_rate(server: params.Server) -> float:
+    """Of all lookups."""
+    (cache,) = server.worker()._caches.values()
+    return cache.stats["hits"] / (cache.stats["hits"] + cache.stats["misses"])
+
+
+def bars(found: dict[str, float]) -> list[dict[str, Any]]:
+    """What was wanted."""
+    wanted = [
+        ("host zipf: ours / nn.Embedding", "host zipf: params.torch.Embedding",
+         "host zipf: nn.Embedding, sparse SGD", 1.0),
+        ("host uniform: ours / nn.Embedding", "host uniform: params.torch.Embedding",
+         "host uniform: nn.Embedding, sparse SGD", 1.0),
+        ("device: ours / nn.EmbeddingBag", "device: params.torch.EmbeddingBag, cached all",
+         "device: nn.EmbeddingBag, sparse SGD", 2.0),
+    ]  # fmt: skip
+    return [
+        {"bar": name, "value": found[ours] / found[peer], "most": most}
+        for name, ours, peer, most in wanted
+        if ours in found
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    begin = time.perf_counter()
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    print(f"{gpu}, {os.cpu_count()} cores, {versions}", flush=True)
+    found = host(arguments.quick)
+    if torch.cuda.is_available():
+        found |= device(arguments.rows, arguments.quick)
+    for name, value in found.items():
+        print(f"{name:<56} {value:9.3f}")
+    held = bars(found)
+    for one in held:
+        word = "missed" if one["value"] > one["most"] else "held"
+        print(f"{word:<7} {one['bar']:<40} {one['value']:9.3f} (at most {one['most']})")
+    print(f"{time.perf_counter() - begin:.0f} s in all")
+    if arguments.json:
+        about = {"gpu": gpu, "cores": os.cpu_count(), "torch": torch.__version__}
+        content = {"date": time.strftime("%Y-%m-%d"), "machine": about, "ms": found, "bars": held}
+        arguments.json.write_text(json.dumps(content, indent=1) + "\n")
+    return int(any(one["value"] > one["most"] for one in held))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
