@@ -30,8 +30,8 @@ RATE = 0.5
 PEER = "nn.Embedding, sparse SGD"
 
 
-def zipf(rows: int, batches: int, seed: int = 0) -> list[torch.Tensor]:
-    """Ids with p(rank) ~ 1 / rank, ranks scattered over the table."""
+def zipf(rows: int, batches: int, seed: int = 0) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Ids with p(rank) ~ 1 / rank, and all ids by rank: they are scattered over the table."""
     draw = torch.Generator().manual_seed(seed)
     places = torch.randperm(rows, generator=draw)
     found = []
@@ -39,7 +39,7 @@ def zipf(rows: int, batches: int, seed: int = 0) -> list[torch.Tensor]:
         u = torch.rand(BATCH, generator=draw, dtype=torch.float64)
         ranks = torch.exp(u * torch.log(torch.tensor(float(rows)))).long().clamp_(1, rows) - 1
         found.append(places[ranks])
-    return found
+    return found, places
 
 
 class Timer:
@@ -94,7 +94,7 @@ def check(ours: Any, module: Any, ids: torch.Tensor) -> None:
 def host(quick: bool) -> dict[str, float]:
     """nn.Embedding with sparse SGD and ours, in host memory."""
     rows, timer = 1_000_000, Timer("cpu")
-    batches = zipf(rows, 6 if quick else 12)
+    batches, _ = zipf(rows, 6 if quick else 12)
     uniform = [torch.randint(0, rows, (BATCH,)) for _ in batches]
     grad = torch.ones(BATCH, LENGTH)
     for kind, lists in (("zipf", batches), ("uniform", uniform)):
@@ -114,7 +114,8 @@ def device(rows: int, quick: bool) -> dict[str, float]:
     timer = Timer("cuda")
     count = 30 if quick else 100
     shape = (BATCH // PER_BAG, PER_BAG)
-    batches = [ids.view(shape).cuda() for ids in zipf(rows, count)]
+    drawn, by_rank = zipf(rows, count)
+    batches = [ids.view(shape).cuda() for ids in drawn]
     grad = torch.ones(shape[0], LENGTH, device="cuda")
     module, optimizer = theirs(torch.nn.EmbeddingBag, rows, "cuda")
     module.mode = "sum"
@@ -125,10 +126,10 @@ def device(rows: int, quick: bool) -> dict[str, float]:
     for cached, label in ((rows, "all"), (rows // 5, "20 %"), (0, "none")):
         with serve(rows) as server:
             bag = params.torch.EmbeddingBag(rows, LENGTH, server, device_rows=cached)
-            if cached:  # what a training run has after its first batches
+            if cached:  # the most frequent rows, as after a while
                 bag(batches[0])
-                for first in range(0, min(cached, rows), 1 << 20):
-                    bag.prefetch(torch.arange(first, min(first + (1 << 20), cached)))
+                for part in by_rank[:cached].split(min(1 << 20, cached // 2)):
+                    bag.prefetch(part)
             for ids in batches if cached else batches[:10]:
                 name = f"device: params.torch.EmbeddingBag, cached {label}"
                 timer.time(name, partial(step, bag, ids, grad))

@@ -85,6 +85,7 @@ class DeviceRows:
         self._dirty = torch.zeros(rows, dtype=torch.bool, device=device)
         self._spare = torch.arange(rows, device=device)
         self._tick = self._epoch = 0
+        self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # ids, and their slots
         self._lock = threading.RLock()
         self._last = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.stats = {"hits": 0, "misses": 0, "evictions": 0, "written": 0}
@@ -101,7 +102,7 @@ class DeviceRows:
         """One step for each id, with the sum of its gradients: row places[i] of `grad` (row i)
         belongs to ids[i]."""
         with self._turn():
-            slots, inverse = torch.unique(self._find(ids), return_inverse=True)
+            slots, inverse = torch.unique(self._again(ids), return_inverse=True)
             sums = row_steps.summed(grad.to(self._place.dtype), places, inverse, slots.numel())
             values, state = row_steps.step(
                 self._optimizer, self._place.rate(), self.values[slots], self._state[slots], sums
@@ -132,12 +133,14 @@ class DeviceRows:
         with self._turn():
             self._write_back(self._dirty.nonzero().view(-1))
             self._epoch += not self.alone
+            self._latest = None
 
     def forget(self) -> None:
         """Flushes, and empties the cache."""
         with self._turn():
             self._write_back(self._dirty.nonzero().view(-1))
             self._map.clear()
+            self._latest = None
             self._used.zero_()
             self._spare = torch.arange(self._rows, device=self.device)
 
@@ -163,8 +166,18 @@ class DeviceRows:
             finally:
                 self._last.record(stream)
 
+    def _again(self, ids: torch.Tensor) -> torch.Tensor:
+        """Most gradients are those of the latest lookup, whose rows are still where they were."""
+        if self._latest is not None:
+            before, slots = self._latest
+            where = (ids.data_ptr(), ids.shape, ids.stride())
+            if where == (before.data_ptr(), before.shape, before.stride()):
+                return slots
+        return self._find(ids)
+
     def _find(self, ids: torch.Tensor) -> torch.Tensor:
         self._tick += 1
+        self._latest = None
         slots = self._map.find(ids)
         stale = slots < 0
         if not self.alone:
@@ -177,6 +190,7 @@ class DeviceRows:
             self._fill(torch.unique(ids[stale]))
             slots = self._map.find(ids)
         self._used[slots] = self._tick
+        self._latest = ids, slots
         return slots
 
     def _fill(self, ids: torch.Tensor) -> None:
