@@ -47,7 +47,14 @@ HEADER_MODULE = {
     "ligament": None,
 }
 PLUGIN_KINDS = {"backend": "backend", "net": "transport", "tensor": "memory"}
-NOT_PLUGINS = ("backend/log", "net/frame", "net/link", "net/secure", "tensor/cuda")
+NOT_PLUGINS = (
+    "backend/log",
+    "backend/remote",
+    "net/frame",
+    "net/link",
+    "net/secure",
+    "tensor/cuda",
+)
 BUILT = {"python/ligament/lib", "python/ligament/bin"}
 NAMES_PLUGINS = {"src/builtin.c", "src/builtin.def"}
 
