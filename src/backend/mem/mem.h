@@ -1,5 +1,5 @@
-/* The volume in memory: packs in anonymous maps, the catalog as sorted arrays that are never
- * changed once published. */
+/* The volume in memory: packs in anonymous maps, the catalog as maps that are never changed once
+ * published. */
 #ifndef LIGI_MEM_H
 #define LIGI_MEM_H
 

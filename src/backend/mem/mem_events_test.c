@@ -24,7 +24,8 @@ static lig_status commit_many(const lig_volume_ops *ops, void *self, uint64_t ve
     char *text = calloc(1, bytes + 1);
     for (size_t i = 0; i < count; i++)
         events[i] = (lig_catalog_event){text, bytes};
-    const lig_catalog_edit edit = {version, &op, 1, events, count, 0, 0};
+    const lig_catalog_edit edit = {
+        .version = version, .ops = &op, .op_count = 1, .events = events, .event_count = count};
     lig_status status = ops->catalog_commit(self, &edit);
     free(text);
     free(events);
