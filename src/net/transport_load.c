@@ -1,31 +1,16 @@
 #include "net/transport_load.h"
 
+#include "base/sibling_library.h"
 #include "net/link/key_binding.h"
 #include "net/net.h"
 #include "net/secure/tls_keys.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "net/secure/tls_channel.h"
 #include "net/transport.h"
-
-static void *open_beside(const char *name)
-{
-    Dl_info here;
-    char path[PATH_MAX];
-
-    if (dladdr(ligi_transports_loaded, &here) == 0 || here.dli_fname == NULL)
-        return NULL;
-    const char *end = strrchr(here.dli_fname, '/');
-    int folder = end != NULL ? (int)(end - here.dli_fname) : 0;
-    if (end == NULL ||
-        snprintf(path, sizeof path, "%.*s/%s", folder, here.dli_fname, name) >= (int)sizeof path)
-        return NULL;
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-}
 
 lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **ops)
 {
@@ -38,9 +23,7 @@ lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **op
     if (ligi_transports_loaded[i] == NULL)
         return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s'", scheme);
     snprintf(name, sizeof name, "libligament_%s.so", scheme);
-    void *library = open_beside(name);
-    if (library == NULL)
-        library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = ligi_sibling_open(name);
     if (library == NULL)
         return lig_fail(
             LIG_E_UNSUPPORTED,
