@@ -89,6 +89,8 @@ typedef struct lig_catalog_edit {
     size_t event_count;
     uint32_t flags;
     uint32_t reserved;
+    const uint64_t *packs; /* those that the catalog uses after this commit, among those whose use it changes */
+    size_t pack_count;
 } lig_catalog_edit;
 
 /* Called for each event, oldest first; a non-zero result ends the visit. `date_ns` is the time of the commit (since

@@ -20,9 +20,16 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
 {
     lig_catalog_op *ops = NULL;
     lig_catalog_event *events = NULL;
+    uint64_t *packs = NULL;
+    size_t pack_count = 0;
     LIG_TRY(ligi_calloc(&ops, change->count, sizeof *ops, "a change of the catalog"));
     lig_status status =
         ligi_calloc(&events, change->event_count, sizeof *events, "a change of the catalog");
+    if (status == LIG_OK)
+        status = ligi_calloc(&packs, change->count_count, sizeof *packs, "a change of the catalog");
+    for (size_t i = 0; i < change->count_count && status == LIG_OK; i++)
+        if (change->counts[i].record.models)
+            packs[pack_count++] = change->counts[i].pack;
     for (size_t i = 0; i < change->count; i++) {
         const ligi_change_op *op = &change->ops[i];
         ops[i].key = change->bytes.data + op->key;
@@ -41,11 +48,14 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
                                  .op_count = change->count,
                                  .events = events,
                                  .event_count = change->event_count,
-                                 .flags = change->flags};
+                                 .flags = change->flags,
+                                 .packs = packs,
+                                 .pack_count = pack_count};
         assert(change->view == NULL); /* no snapshot is held over a commit */
         *locked = 0;
         status = store->volume->ops->catalog_commit(store->volume->self, &edit);
     }
+    free(packs);
     free(events);
     free(ops);
     return status;
