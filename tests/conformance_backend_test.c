@@ -3,6 +3,7 @@
 #include "backend/registry.h"
 #include "base/test.h"
 #include "commit_ops.h"
+#include "remote/trial_engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,11 +17,12 @@
 typedef struct place { /* a volume and how it is opened */
     const char *label, *scheme;
     const char *parent;  /* folder under which the place is made; NULL: the scheme needs none */
-    const char *options; /* behind '?', or "" */
+    const char *options; /* behind '?', or ""; without a parent: the config, in which a number
+                            takes the place of '%' */
 } place;
 
 static const place places[] = {
-    {"mem", "mem", NULL, ""},
+    {"mem", "mem", NULL, "conformance"},
     {"file", "file", "/tmp", ""},
     {"file, always direct", "file", "/tmp", "cache=0"},
     {"file, direct without a ring", "file", "/tmp", "cache=0&uring=0"},
@@ -29,6 +31,7 @@ static const place places[] = {
     {"file, tmpfs, direct", "file", "/dev/shm", "cache=0&direct=1"},
     {"file, network", "file", "/tmp", "share=network"},
     {"file, small map", "file", "/tmp", "map=128KiB&fsync=0"},
+    {"service in memory", "trial", NULL, "%?grace=0"},
 };
 #define PLACE_COUNT (sizeof places / sizeof places[0])
 
@@ -36,7 +39,8 @@ typedef struct volume {
     const lig_volume_ops *ops;
     const lig_backend_ops *backend;
     void *self;
-    char folder[64], index[80], config[256];
+    const char *scheme;
+    char folder[64], index[80], config[1024];
     uint8_t secret[LIG_SECRET_BYTES];
     uint64_t random;
 } volume;
@@ -68,11 +72,25 @@ static void fill_random(volume *v, uint8_t *data, size_t bytes)
     }
 }
 
+/* Places that are not folders are not removed: every test has its own. */
+static void number_config(const char *pattern, char *config, size_t bytes)
+{
+    static int number;
+    const char *hole = strchr(pattern, '%');
+
+    if (hole == NULL)
+        snprintf(config, bytes, "%s", pattern);
+    else
+        snprintf(config, bytes, "%.*sconformance-%ld-%d%s", (int)(hole - pattern), pattern,
+                 (long)getpid(), number++, hole + 1);
+}
+
 static int start(void **state)
 {
     const place *where = *state;
     volume *v = calloc(1, sizeof *v);
 
+    v->scheme = where->scheme;
     v->random = 88172645463325252u;
     fill_random(v, v->secret, sizeof v->secret);
     if (where->parent != NULL) {
@@ -84,7 +102,7 @@ static int start(void **state)
         snprintf(v->config, sizeof v->config, "%s?%s%s%s", v->folder, where->options,
                  shared ? "&index=" : "", shared ? v->index : "");
     } else {
-        snprintf(v->config, sizeof v->config, "conformance%s", where->options);
+        number_config(where->options, v->config, sizeof v->config);
     }
     if (ligi_backend_open_raw(where->scheme, v->config, &v->backend, &v->self) != LIG_OK) {
         fprintf(stderr, "%s: %s\n", where->label, lig_error_text());
@@ -676,10 +694,9 @@ static void second_open_sees_the_first(void **state)
     lig_catalog_item item;
     uint64_t version;
     void *second, *snapshot;
-    const char *scheme = v->folder[0] == '\0' ? "mem" : "file";
     const lig_backend_ops *backend;
 
-    assert_ok(ligi_backend_open_raw(scheme, v->config, &backend, &second));
+    assert_ok(ligi_backend_open_raw(v->scheme, v->config, &backend, &second));
     assert_ok(commit_ops(v->ops, second, 0, &put_one, 1));
     assert_ok(v->ops->catalog_settle(second));
     ligi_backend_close_raw(backend, second);
@@ -968,22 +985,47 @@ static const struct {
 };
 #define VOLUME_TEST_COUNT (sizeof volume_tests / sizeof volume_tests[0])
 
-int main(void)
+static int run_volume_tests(const place *where)
+{
+    struct CMUnitTest tests[VOLUME_TEST_COUNT];
+
+    for (size_t j = 0; j < VOLUME_TEST_COUNT; j++)
+        tests[j] = (struct CMUnitTest){volume_tests[j].name, volume_tests[j].run, start, stop,
+                                       (void *)where};
+    printf("--- %s\n", where->label);
+    return _cmocka_run_group_tests(where->label, tests, VOLUME_TEST_COUNT, NULL, NULL);
+}
+
+/* With arguments: URIs of places, in which a number takes the place of '%'. */
+static int run_places(int count, char **uris)
+{
+    int failed = 0;
+
+    for (int i = 0; i < count; i++) {
+        char *colon = strchr(uris[i], ':');
+        if (colon == NULL)
+            return 1;
+        *colon = '\0';
+        const place where = {uris[i], uris[i], NULL, colon + 1};
+        failed += run_volume_tests(&where);
+    }
+    return failed != 0;
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest plain[] = {
         cmocka_unit_test(backends_are_known),
         cmocka_unit_test(backends_save_and_load),
         cmocka_unit_test(volumes_refuse_to_save_alone),
     };
-    struct CMUnitTest tests[VOLUME_TEST_COUNT];
-    int failed = cmocka_run_group_tests(plain, NULL, NULL);
 
-    for (size_t i = 0; i < PLACE_COUNT; i++) {
-        for (size_t j = 0; j < VOLUME_TEST_COUNT; j++)
-            tests[j] = (struct CMUnitTest){volume_tests[j].name, volume_tests[j].run, start, stop,
-                                           (void *)&places[i]};
-        printf("--- %s\n", places[i].label);
-        failed += _cmocka_run_group_tests(places[i].label, tests, VOLUME_TEST_COUNT, NULL, NULL);
-    }
+    assert_ok(trial_register());
+    if (argc > 1)
+        return run_places(argc - 1, argv + 1);
+    int failed = cmocka_run_group_tests(plain, NULL, NULL);
+    for (size_t i = 0; i < PLACE_COUNT; i++)
+        failed += run_volume_tests(&places[i]);
+    trial_end();
     return failed != 0;
 }

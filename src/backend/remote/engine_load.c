@@ -1,0 +1,71 @@
+#include "backend/remote/engine_load.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/sibling_library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+lig_status ligi_engine_random(void *bytes, size_t count)
+{
+    ssize_t got;
+
+    do
+        got = getrandom(bytes, count, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 || (size_t)got != count)
+        return ligi_fail_errno(got < 0 ? errno : EIO, "getrandom failed");
+    return LIG_OK;
+}
+
+static void host_log(int level, const char *format, ...) LIG_PRINTF(2, 3);
+static void host_log(int level, const char *format, ...)
+{
+    char text[LIGI_ERROR_TEXT_BYTES];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    ligi_log((lig_log_level)level, "%s", text);
+}
+
+static lig_status host_credential(const char *name, char *value, size_t value_bytes)
+{
+    (void)name, (void)value, (void)value_bytes;
+    return LIG_E_NOTFOUND;
+}
+
+const ligi_engine_host ligi_engine_host_table = {
+    .abi = LIGI_ENGINE_ABI,
+    .size = sizeof(ligi_engine_host),
+    .fail = lig_fail,
+    .error_text = lig_error_text,
+    .log = host_log,
+    .random = ligi_engine_random,
+    .credential = host_credential,
+};
+
+lig_status ligi_engine_load(const char *scheme, const char *package, const ligi_engine_ops **ops)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "libligament_%s.so", scheme);
+    void *library = ligi_sibling_open(name);
+    if (library == NULL)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s: stores are not available here: %s (install %s: apt install %s; then "
+                        "this library must have been built with it)",
+                        scheme, dlerror(), package, package);
+    const ligi_engine_ops *found = dlsym(library, "lig_engine_entry");
+    if (found == NULL || found->abi != LIGI_ENGINE_ABI || found->size != sizeof *found)
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s does not match this library: install both from one build", name);
+    *ops = found;
+    return LIG_OK;
+}

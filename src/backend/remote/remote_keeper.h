@@ -1,0 +1,22 @@
+/* The thread of a remote volume that does what nobody waits for: renews leases, writes checkpoints,
+ * removes what is due. */
+#ifndef LIGI_REMOTE_KEEPER_H
+#define LIGI_REMOTE_KEEPER_H
+
+#include "backend/remote/remote_volume.h"
+
+/* Starts it unless it runs. */
+lig_status ligi_keeper_start(ligi_remote_volume *volume);
+/* Finishes what was begun, and a checkpoint that is due. */
+void ligi_keeper_stop(ligi_remote_volume *volume);
+
+/* A commit of this process has made `version`: now and then that is a reason for a checkpoint. */
+void ligi_keeper_committed(ligi_remote_volume *volume, uint64_t version);
+/* Packs are condemned: they are removed when their grace is over. */
+void ligi_keeper_sweep(ligi_remote_volume *volume);
+
+/* Writes a checkpoint of the latest state if enough was committed since the last (`force`: in any
+ * case), and removes what it replaces. */
+lig_status ligi_keeper_checkpoint(ligi_remote_volume *volume, int force);
+
+#endif

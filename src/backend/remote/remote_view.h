@@ -1,0 +1,26 @@
+/* The view of the catalog: read from the newest checkpoint and the log after it, brought up to date
+ * at every snapshot. */
+#ifndef LIGI_REMOTE_VIEW_H
+#define LIGI_REMOTE_VIEW_H
+
+#include "backend/remote/remote_volume.h"
+
+/* Reads the log to its end, in a request that begins after this call: threads that wait share one.
+ * A commit of this process whose outcome was unknown is settled: it is in the view, or it will
+ * never be. */
+lig_status ligi_remote_refresh(ligi_remote_volume *volume);
+/* A reference to the latest known state; ligi_remote_state_release. After a refresh, not before. */
+ligi_remote_state *ligi_remote_latest(ligi_remote_volume *volume, int64_t *seen_ns);
+/* Both. */
+lig_status ligi_remote_view(ligi_remote_volume *volume, ligi_remote_state **state);
+
+/* Makes a newer state the latest, and takes over the caller's reference. `seen_ns`: see
+ * ligi_log_end. */
+void ligi_remote_publish(ligi_remote_volume *volume, ligi_remote_state *state, int64_t seen_ns);
+
+/* What can be read, for a repair: `*state` is the catalog without what is damaged; `problem` gets a
+ * sentence for each damage. *end is the last commit that exists. */
+lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem problem,
+                               void *context, ligi_remote_state **state, uint64_t *end);
+
+#endif
