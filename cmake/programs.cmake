@@ -83,23 +83,33 @@ foreach(source IN LISTS test_sources)
   endif()
 endforeach()
 
-# The suites of the store again, each over one transport, with servers in the same process.
+# Suites of the store again, over a place of another kind.
+function(add_store_suite prefix suite definition)
+  get_filename_component(name "${suite}" NAME)
+  set(name "${prefix}_${name}")
+  add_executable(${name} "src/store/${suite}.c")
+  target_link_libraries(${name} PRIVATE static ligament_flags "${CMOCKA_LIBRARY}")
+  target_include_directories(${name} PRIVATE src tests)
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE ${definition}
+    LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+endfunction()
+
+# Each over one transport, with servers in the same process; and on a storage service in memory.
 set(served_tcp store_test save/dedup_test save/save_part_test load/watch_test find/find_test)
 set(served_shm store_random_test save/save_async_test load/resolved_model_test)
 foreach(transport tcp shm)
   foreach(suite IN LISTS served_${transport})
-    get_filename_component(name "${suite}" NAME)
-    set(name "served_${name}")
-    add_executable(${name} "src/store/${suite}.c")
-    target_link_libraries(${name} PRIVATE static ligament_flags "${CMOCKA_LIBRARY}")
-    target_include_directories(${name} PRIVATE src tests)
-    target_compile_definitions(${name} PRIVATE _GNU_SOURCE SCENE_SERVED="${transport}"
-      LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
-    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
-    add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+    add_store_suite(served "${suite}" SCENE_SERVED="${transport}")
   endforeach()
 endforeach()
+foreach(suite store_test store_random_test save/dedup_test save/save_part_test save/save_async_test
+    load/watch_test find/find_test)
+  add_store_suite(remote "${suite}" SCENE_REMOTE="0")
+endforeach()
+add_store_suite(remote load/resolved_model_test SCENE_REMOTE="60") # who cannot pin relies on the grace
 
 # libFuzzer where the compiler has it, else a plain driver with the same arguments for our purposes.
 foreach(source IN LISTS fuzz_sources)

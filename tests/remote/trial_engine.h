@@ -37,6 +37,7 @@ typedef struct trial_lease { /* a pin, or a lock by name */
 typedef struct trial_entry {
     uint8_t *bytes;
     size_t size;
+    int64_t date_ns;
 } trial_entry;
 
 typedef struct trial_store {
@@ -110,6 +111,11 @@ static inline void trial_end(void)
 
 /* --- requests --- */
 
+static inline int64_t trial_now_ns(const trial_store *store)
+{
+    return ligi_date_ns() + store->skew_ns;
+}
+
 typedef enum trial_fate { TRIAL_DONE, TRIAL_LOST_BEFORE, TRIAL_LOST_AFTER } trial_fate;
 
 /* Every request begins here, with the lock, and ends by releasing it. */
@@ -136,11 +142,6 @@ static inline void trial_begin_idempotent(trial_store *store)
 {
     while (trial_begin(store) != TRIAL_DONE)
         trial_done(store);
-}
-
-static inline int64_t trial_now_ns(const trial_store *store)
-{
-    return ligi_date_ns() + store->skew_ns;
 }
 
 /* --- opening --- */
@@ -228,6 +229,7 @@ static inline ligi_commit_reply trial_put_entry(trial_store *store, uint64_t ver
             entry->bytes = malloc(bytes);
             memcpy(entry->bytes, record, bytes);
             entry->size = bytes;
+            entry->date_ns = trial_now_ns(store);
             pthread_cond_broadcast(&store->news);
         }
     }
@@ -333,9 +335,10 @@ static lig_status trial_log_trim(void *self, uint64_t before, int64_t keep_ns)
 {
     trial_store *store = self;
 
-    (void)keep_ns; /* every writer here is fresh */
     trial_begin_idempotent(store);
     for (uint64_t version = 1; version < before && version <= store->log_count; version++) {
+        if (trial_now_ns(store) - store->log[version - 1].date_ns <= keep_ns)
+            break;
         free(store->log[version - 1].bytes);
         store->log[version - 1].bytes = NULL;
     }

@@ -1,5 +1,6 @@
 /* The suites of the store over a served store. A suite that is compiled with SCENE_SERVED ("tcp" or
- * "shm") opens its places through servers in this process. What a served store cannot have, or
+ * "shm") opens its places through servers in this process, one that is compiled with SCENE_REMOTE
+ * (seconds of grace) opens them on a storage service in memory. What a served store cannot have, or
  * what the test does to the folder itself, begins with scene_local_only. */
 #ifndef SERVED_SCENE_H
 #define SERVED_SCENE_H
@@ -70,12 +71,41 @@ static inline void scene_end_servers(void)
     } while (0)
 #define scene_local_only() skip()
 #define SCENE_IS_SERVED 1
+#define SCENE_IN_FOLDER 1
 #define SCENE_FAST "" /* options of the place are the server's */
+
+#elif defined(SCENE_REMOTE)
+
+#include "remote/trial_engine.h"
+
+/* Folders become places of a service in memory; so do places in memory that have a name. */
+static inline lig_status scene_open(lig_store **store, const char *uri)
+{
+    char text[512];
+    const char *query = strchr(uri, '?');
+    int folder = strncmp(uri, "file://", 7) == 0;
+    if (!folder && (strncmp(uri, "mem:", 4) != 0 || uri[4] == '\0'))
+        return lig_store_open(store, uri);
+    LIG_TRY(trial_register());
+    snprintf(text, sizeof text, "trial:%.*s?grace=" SCENE_REMOTE "%s%s",
+             (int)((query ? query - uri : (long)strlen(uri)) - 4), uri + 4, query ? "&" : "",
+             query ? query + 1 : "");
+    return lig_store_open(store, text);
+}
+#define lig_store_open scene_open
+
+#define scene_end_servers() trial_end()
+#define scene_eventually(condition) (void)0
+#define scene_local_only() skip()
+#define SCENE_IS_SERVED 0
+#define SCENE_IN_FOLDER 0 /* no files to be counted */
+#define SCENE_FAST ""
 #else
 #define scene_eventually(condition) (void)0
 #define scene_local_only() (void)0
 #define scene_end_servers() (void)0
 #define SCENE_IS_SERVED 0
+#define SCENE_IN_FOLDER 1
 #define SCENE_FAST "?fsync=0"
 #endif
 

@@ -189,20 +189,6 @@ static lig_status pin_packs(remote_pin *pin, const uint64_t *packs, size_t count
                             &pin->lease.thing);
 }
 
-/* Pins first, then looks: a remover condemns first, and then looks for pins. So at least one of the
- * two sees the other. */
-static lig_status look_after(ligi_remote_volume *volume, const uint64_t *packs, size_t count)
-{
-    ligi_remote_state *state;
-
-    LIG_TRY(ligi_remote_view(volume, &state));
-    size_t bad = ligi_remote_first_condemned(state, packs, count);
-    ligi_remote_state_release(state);
-    if (bad < count)
-        return lig_fail(LIG_E_BUSY, "pack %016" PRIx64 " is being removed", packs[bad]);
-    return LIG_OK;
-}
-
 lig_status ligi_remote_pin(void *opaque, const uint64_t *packs, size_t count, int64_t expires_ns,
                            void **out)
 {
@@ -218,9 +204,12 @@ lig_status ligi_remote_pin(void *opaque, const uint64_t *packs, size_t count, in
         *out = pin;
         return LIG_OK;
     }
+    /* Pins first, then looks: a remover condemns first, and then looks for pins. So at least one of
+     * the two sees the other. The caller finds the packs that are condemned gone (pack_size,
+     * pack_claim), and its model too. */
     lig_status status = pin_packs(pin, packs, count, expires_ns);
     if (status == LIG_OK)
-        status = look_after(volume, packs, count);
+        status = ligi_remote_refresh(volume);
     if (status == LIG_OK)
         status = ligi_remote_lease_begin(volume, &pin->lease, expires_ns);
     if (status == LIG_OK) {

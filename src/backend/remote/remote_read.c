@@ -256,30 +256,42 @@ lig_status ligi_remote_pack_read(void *opaque, uint64_t id, const void *secret,
 
 /* --- size and maps --- */
 
+static lig_status no_pack(const ligi_remote_volume *volume, uint64_t id)
+{
+    return lig_fail(LIG_E_NOTFOUND, "there is no pack %016" PRIx64 " at %s", id, volume->name);
+}
+
+static lig_status size_of(ligi_remote_volume *volume, uint64_t id, uint64_t *bytes)
+{
+    ligi_object object = {LIGI_OBJECT_PACK, id};
+    lig_status status = volume->ops->object_size(volume->engine, object, bytes);
+
+    return status == LIG_E_NOTFOUND ? no_pack(volume, id) : status;
+}
+
+/* Who asks for the size is about to use the pack: a condemned one is gone. Who reads has used it
+ * before. */
 lig_status ligi_remote_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
 {
     ligi_remote *self = opaque;
     ligi_remote_volume *volume = self->volume;
-    ligi_object object = {LIGI_OBJECT_PACK, id};
 
     LIG_TRY(ligi_remote_usable(self));
     pthread_mutex_lock(&volume->lock);
     int condemned = volume->state != NULL && ligi_remote_condemned(volume->state, id, NULL);
     pthread_mutex_unlock(&volume->lock);
-    lig_status status =
-        condemned ? LIG_E_NOTFOUND : volume->ops->object_size(volume->engine, object, bytes);
-    if (status == LIG_E_NOTFOUND)
-        return lig_fail(status, "there is no pack %016" PRIx64 " at %s", id, volume->name);
-    return status;
+    return condemned ? no_pack(volume, id) : size_of(volume, id, bytes);
 }
 
 /* The mapping is a copy in memory: it stays whatever happens to the pack. */
 lig_status ligi_remote_pack_map(void *opaque, uint64_t id, uint32_t flags, lig_mapping *mapping)
 {
+    ligi_remote *self = opaque;
     lig_range whole = {0};
     size_t bad;
 
-    LIG_TRY(ligi_remote_pack_size(opaque, id, &whole.bytes));
+    LIG_TRY(ligi_remote_usable(self));
+    LIG_TRY(size_of(self->volume, id, &whole.bytes));
     uint64_t bytes = whole.bytes == 0 ? 1 : whole.bytes;
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)

@@ -287,7 +287,7 @@ static void test_not_saved(void **state)
     assert_ok(save_number(store, "m", PACKED));
     assert_fails(lig_store_save(store, "m", &tensor, 1, &options), LIG_E_EXISTS);
     assert_null(ref);
-    assert_int_equal(count_files(places->folder), 1);
+    assert_int_equal(count_files(places->folder), SCENE_IN_FOLDER);
     lig_store_close(store);
 }
 
