@@ -52,7 +52,7 @@ endfunction()
 # A CUDA driver over host memory: it has the driver's name, so a program that is linked with it has loaded "the
 # driver" already.
 if(test_sources)
-  add_library(fake_cuda SHARED tests/cuda/fake_cuda.c)
+  add_library(fake_cuda SHARED tests/cuda/fake_cuda.c tests/cuda/fake_memory.c tests/cuda/fake_streams.c)
   target_compile_definitions(fake_cuda PRIVATE _GNU_SOURCE)
   target_include_directories(fake_cuda SYSTEM PRIVATE "${XXHASH_INCLUDE}")
   target_compile_options(fake_cuda PRIVATE -Wno-missing-prototypes)

@@ -1,4 +1,6 @@
 #include "fake_cuda.h"
+#include "fake_parts.h"
+#include "fake_streams.h"
 
 #include <pthread.h>
 #include <stdint.h>
@@ -6,60 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#define API __attribute__((visibility("default")))
 #define NAMES_MAX 64
 #define RANGES_MAX 4096
 #define STACK_MAX 16
-enum { INVALID_VALUE = 1, NOT_FOUND = 500, RELAXED = 2 };
 
-typedef struct stream stream;
-typedef struct op {
-    void *to;
-    const void *from; /* NULL: a fill, or a wait */
-    size_t bytes;
-    int value;
-    stream *awaited; /* a wait for its first `until` operations */
-    size_t until;
-    int is_kernel;
-    uint64_t secret, blocks, hashes; /* its parameters */
-    unsigned count;
-} op;
-
-struct stream {
-    op *ops;
-    size_t count, done, capacity;
-    int is_default, capturing;
-};
-
-typedef struct event {
-    stream *where;
-    size_t until;
-} event;
-
-typedef struct range {
-    char *data;
-    size_t bytes;
-    int device; /* -1: pinned */
-} range;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over all below */
 static struct {
     const char *name;
     unsigned calls, fail_at;
     int error;
 } counts[NAMES_MAX];
 static range ranges[RANGES_MAX];
-static int contexts, streams, events, pinned, modules, lost;
+int fake_pinned, fake_allocated, fake_imported;
+static int contexts, streams, events, modules, lost;
 static int context_of[FAKE_CUDA_DEVICES] = {1, 2}; /* their addresses are the contexts */
-static stream legacy = {.is_default = 1}, per_thread = {.is_default = 1};
 static char breach[200], hidden[64];
 static __thread void *stack[STACK_MAX];
 static __thread int depth, mode;
 
-static void blame(const char *name, const char *text)
+void fake_blame(const char *name, const char *text)
 {
     if (breach[0] == '\0')
         snprintf(breach, sizeof breach, "%s: %s", name, text);
@@ -76,7 +42,7 @@ static int find_name(const char *name)
 }
 
 /* Counts the call; what it is to return, or 0. The lock is held. */
-static int begin(const char *name)
+int fake_begin(const char *name)
 {
     int i = find_name(name);
     counts[i].calls++;
@@ -84,59 +50,22 @@ static int begin(const char *name)
 }
 
 /* The same for a call that needs a device. */
-static int begin_on_device(const char *name)
+int fake_begin_on_device(const char *name)
 {
     if (depth == 0)
-        blame(name, "no context is current");
+        fake_blame(name, "no context is current");
     if (mode != RELAXED)
-        blame(name, "would invalidate a capture of another thread");
-    int error = begin(name);
+        fake_blame(name, "would invalidate a capture of another thread");
+    int error = fake_begin(name);
     return error ? error : lost;
 }
 
-static stream *stream_of(void *handle)
+int fake_device(void)
 {
-    if ((uintptr_t)handle <= 1)
-        return &legacy;
-    return (uintptr_t)handle == 2 ? &per_thread : handle;
+    return depth > 0 && stack[depth - 1] == &context_of[1];
 }
 
-/* What block_hashes.cu computes. */
-static void run_kernel(const op *launch)
-{
-    const uint64_t *blocks = (const uint64_t *)(uintptr_t)launch->blocks;
-    uint64_t *hashes = (uint64_t *)(uintptr_t)launch->hashes;
-    for (unsigned i = 0; i < launch->count; i++)
-        hashes[i] =
-            XXH3_64bits_withSecret((const void *)(uintptr_t)blocks[2 * i], blocks[2 * i + 1],
-                                   (const void *)(uintptr_t)launch->secret, 192);
-}
-
-static void run(stream *of, size_t until)
-{
-    while (of->done < until) {
-        op *next = &of->ops[of->done++];
-        if (next->is_kernel)
-            run_kernel(next);
-        else if (next->awaited)
-            run(next->awaited, next->until);
-        else if (next->from)
-            memcpy(next->to, next->from, next->bytes);
-        else
-            memset(next->to, next->value, next->bytes);
-    }
-}
-
-static void add(stream *to, op what)
-{
-    if (to->count == to->capacity) {
-        to->capacity = 2 * to->capacity + 16;
-        to->ops = realloc(to->ops, to->capacity * sizeof *to->ops);
-    }
-    to->ops[to->count++] = what;
-}
-
-static range *range_of(const void *data, size_t bytes)
+range *fake_range_of(const void *data, size_t bytes)
 {
     for (int i = 0; i < RANGES_MAX; i++)
         if (ranges[i].data && (const char *)data >= ranges[i].data &&
@@ -145,39 +74,27 @@ static range *range_of(const void *data, size_t bytes)
     return NULL;
 }
 
-static void add_range(void *data, size_t bytes, int device)
+range *fake_add_range(void *data, size_t bytes, int device)
 {
-    for (int i = 0; i < RANGES_MAX; i++)
-        if (ranges[i].data == NULL) {
-            ranges[i] = (range){data, bytes, device};
-            return;
-        }
+    int i = 0;
+    while (i < RANGES_MAX - 1 && ranges[i].data)
+        i++;
+    ranges[i] = (range){data, bytes, device, 0};
+    return &ranges[i];
 }
 
 /* --- the driver --- */
 
-#define DRIVER(name, parameters)                                                                   \
-    API int name parameters;                                                                       \
-    API int name parameters
-
-#define LOCKED(result)                                                                             \
-    pthread_mutex_lock(&lock);                                                                     \
-    int error = (result);
-
-#define DONE                                                                                       \
-    pthread_mutex_unlock(&lock);                                                                   \
-    return error
-
 DRIVER(cuInit, (unsigned flags))
 {
     (void)flags;
-    LOCKED(begin("cuInit"))
+    LOCKED(fake_begin("cuInit"))
     DONE;
 }
 
 DRIVER(cuDeviceGet, (int *device, int ordinal))
 {
-    LOCKED(begin("cuDeviceGet"))
+    LOCKED(fake_begin("cuDeviceGet"))
     if (error == 0 && (ordinal < 0 || ordinal >= FAKE_CUDA_DEVICES))
         error = 101;
     *device = ordinal;
@@ -186,14 +103,14 @@ DRIVER(cuDeviceGet, (int *device, int ordinal))
 
 DRIVER(cuDeviceGetCount, (int *count))
 {
-    LOCKED(begin("cuDeviceGetCount"))
+    LOCKED(fake_begin("cuDeviceGetCount"))
     *count = FAKE_CUDA_DEVICES;
     DONE;
 }
 
 DRIVER(cuDevicePrimaryCtxRetain, (void **context, int device))
 {
-    LOCKED(begin("cuDevicePrimaryCtxRetain"))
+    LOCKED(fake_begin("cuDevicePrimaryCtxRetain"))
     contexts += error == 0;
     *context = &context_of[device];
     DONE;
@@ -202,16 +119,16 @@ DRIVER(cuDevicePrimaryCtxRetain, (void **context, int device))
 DRIVER(cuDevicePrimaryCtxRelease, (int device))
 {
     (void)device;
-    LOCKED(begin("cuDevicePrimaryCtxRelease"))
+    LOCKED(fake_begin("cuDevicePrimaryCtxRelease"))
     contexts--;
     DONE;
 }
 
 DRIVER(cuCtxPushCurrent, (void *context))
 {
-    LOCKED(begin("cuCtxPushCurrent"))
+    LOCKED(fake_begin("cuCtxPushCurrent"))
     if (depth == STACK_MAX - 1)
-        blame("cuCtxPushCurrent", "contexts are pushed and not popped");
+        fake_blame("cuCtxPushCurrent", "contexts are pushed and not popped");
     else if (error == 0)
         stack[depth++] = context;
     DONE;
@@ -219,9 +136,9 @@ DRIVER(cuCtxPushCurrent, (void *context))
 
 DRIVER(cuCtxPopCurrent, (void **context))
 {
-    LOCKED(begin("cuCtxPopCurrent"))
+    LOCKED(fake_begin("cuCtxPopCurrent"))
     if (depth == 0)
-        blame("cuCtxPopCurrent", "nothing is pushed");
+        fake_blame("cuCtxPopCurrent", "nothing is pushed");
     else
         *context = stack[--depth];
     DONE;
@@ -229,7 +146,7 @@ DRIVER(cuCtxPopCurrent, (void **context))
 
 DRIVER(cuThreadExchangeStreamCaptureMode, (int *other))
 {
-    LOCKED(begin("cuThreadExchangeStreamCaptureMode"))
+    LOCKED(fake_begin("cuThreadExchangeStreamCaptureMode"))
     if (error == 0) {
         int before = mode;
         mode = *other;
@@ -240,11 +157,11 @@ DRIVER(cuThreadExchangeStreamCaptureMode, (int *other))
 
 DRIVER(cuStreamCreate, (void **made, unsigned flags))
 {
-    LOCKED(begin_on_device("cuStreamCreate"))
+    LOCKED(fake_begin_on_device("cuStreamCreate"))
     if (flags != 1)
-        blame("cuStreamCreate", "the stream is blocking");
+        fake_blame("cuStreamCreate", "the stream is blocking");
     if (error == 0) {
-        *made = calloc(1, sizeof(stream));
+        *made = fake_stream_create();
         streams++;
     }
     DONE;
@@ -252,42 +169,41 @@ DRIVER(cuStreamCreate, (void **made, unsigned flags))
 
 DRIVER(cuStreamDestroy, (void *handle))
 {
-    LOCKED(begin_on_device("cuStreamDestroy"))
+    LOCKED(fake_begin_on_device("cuStreamDestroy"))
     streams--;
-    free(((stream *)handle)->ops);
-    free(handle);
+    fake_stream_destroy(handle);
     DONE;
 }
 
 DRIVER(cuStreamSynchronize, (void *handle))
 {
-    LOCKED(begin_on_device("cuStreamSynchronize"))
-    stream *of = stream_of(handle);
-    run(of, of->count); /* on a device that has failed nothing is under way either */
+    LOCKED(fake_begin_on_device("cuStreamSynchronize"))
+    stream *of = fake_stream_of(handle);
+    fake_finish(of, of->count); /* on a device that has failed nothing is under way either */
     DONE;
 }
 
 DRIVER(cuStreamWaitEvent, (void *handle, void *awaited, unsigned flags))
 {
     (void)flags;
-    LOCKED(begin_on_device("cuStreamWaitEvent"))
+    LOCKED(fake_begin_on_device("cuStreamWaitEvent"))
     const event *of = awaited;
     if (error == 0 && of->where)
-        add(stream_of(handle), (op){.awaited = of->where, .until = of->until});
+        fake_add(fake_stream_of(handle), (op){.awaited = of->where, .until = of->until});
     DONE;
 }
 
 DRIVER(cuStreamIsCapturing, (void *handle, int *status))
 {
-    LOCKED(begin_on_device("cuStreamIsCapturing"))
-    *status = stream_of(handle)->capturing;
+    LOCKED(fake_begin_on_device("cuStreamIsCapturing"))
+    *status = fake_stream_of(handle)->capturing;
     DONE;
 }
 
 DRIVER(cuEventCreate, (void **made, unsigned flags))
 {
     (void)flags;
-    LOCKED(begin_on_device("cuEventCreate"))
+    LOCKED(fake_begin_on_device("cuEventCreate"))
     if (error == 0) {
         *made = calloc(1, sizeof(event));
         events++;
@@ -297,7 +213,7 @@ DRIVER(cuEventCreate, (void **made, unsigned flags))
 
 DRIVER(cuEventDestroy, (void *handle))
 {
-    LOCKED(begin_on_device("cuEventDestroy"))
+    LOCKED(fake_begin_on_device("cuEventDestroy"))
     events--;
     free(handle);
     DONE;
@@ -305,10 +221,10 @@ DRIVER(cuEventDestroy, (void *handle))
 
 DRIVER(cuEventRecord, (void *handle, void *where))
 {
-    LOCKED(begin_on_device("cuEventRecord"))
-    stream *of = stream_of(where);
+    LOCKED(fake_begin_on_device("cuEventRecord"))
+    stream *of = fake_stream_of(where);
     if (of->capturing)
-        blame("cuEventRecord", "the stream is being captured");
+        fake_blame("cuEventRecord", "the stream is being captured");
     if (error == 0)
         *(event *)handle = (event){of, of->count};
     DONE;
@@ -316,41 +232,29 @@ DRIVER(cuEventRecord, (void *handle, void *where))
 
 DRIVER(cuEventSynchronize, (void *handle))
 {
-    LOCKED(begin_on_device("cuEventSynchronize"))
+    LOCKED(fake_begin_on_device("cuEventSynchronize"))
     const event *of = handle;
     if (of->where)
-        run(of->where, of->until);
-    DONE;
-}
-
-DRIVER(cuMemHostRegister, (void *data, size_t bytes, unsigned flags))
-{
-    LOCKED(begin_on_device("cuMemHostRegister"))
-    if (flags != 1)
-        blame("cuMemHostRegister", "the memory is pinned for one context");
-    if (error == 0) {
-        add_range(data, bytes, -1);
-        pinned++;
-    }
+        fake_finish(of->where, of->until);
     DONE;
 }
 
 /* `device` is where the copy goes to or comes from. */
 static int queue_copy(const char *name, void *handle, op copy, const void *device, const void *host)
 {
-    int error = begin_on_device(name);
-    stream *on = stream_of(handle);
-    const range *there = range_of(device, copy.bytes), *here = range_of(host, copy.bytes);
+    int error = fake_begin_on_device(name);
+    stream *on = fake_stream_of(handle);
+    const range *there = fake_range_of(device, copy.bytes), *here = fake_range_of(host, copy.bytes);
     if (on->is_default)
-        blame(name, "a copy on the legacy stream");
+        fake_blame(name, "a copy on the legacy stream");
     if (!here || here->device != -1)
-        blame(name, "the host memory is not pinned");
+        fake_blame(name, "the host memory is not pinned");
     if (error == 0 && (!there || there->device < 0))
         error = INVALID_VALUE;
     if (there && there->device >= 0 && depth && stack[depth - 1] != &context_of[there->device])
-        blame(name, "the context of another device is current");
+        fake_blame(name, "the context of another device is current");
     if (error == 0)
-        add(on, copy);
+        fake_add(on, copy);
     return error;
 }
 
@@ -370,27 +274,16 @@ DRIVER(cuMemcpyDtoHAsync, (void *to, uint64_t from, size_t bytes, void *handle))
     DONE;
 }
 
-DRIVER(cuMemAlloc, (uint64_t *data, size_t bytes))
-{
-    LOCKED(begin_on_device("cuMemAlloc"))
-    if (error == 0) {
-        void *memory = calloc(1, bytes);
-        *data = (uint64_t)(uintptr_t)memory;
-        add_range(memory, bytes, stack[depth - 1] == &context_of[1]);
-    }
-    DONE;
-}
-
 DRIVER(cuModuleLoadDataEx,
        (void **module, const void *image, unsigned count, int *options, void **values))
 {
     (void)count;
     (void)options;
     (void)values;
-    LOCKED(begin_on_device("cuModuleLoadDataEx"))
+    LOCKED(fake_begin_on_device("cuModuleLoadDataEx"))
     if (error == 0 && !strstr(image, ".entry ligament_hash_blocks"))
         error = 218;
-    *module = &legacy;
+    *module = &fake_legacy;
     modules += error == 0;
     DONE;
 }
@@ -398,7 +291,7 @@ DRIVER(cuModuleLoadDataEx,
 DRIVER(cuModuleUnload, (void *module))
 {
     (void)module;
-    LOCKED(begin_on_device("cuModuleUnload"))
+    LOCKED(fake_begin_on_device("cuModuleUnload"))
     modules--;
     DONE;
 }
@@ -406,7 +299,7 @@ DRIVER(cuModuleUnload, (void *module))
 DRIVER(cuModuleGetFunction, (void **function, void *module, const char *name))
 {
     (void)name;
-    LOCKED(begin_on_device("cuModuleGetFunction"))
+    LOCKED(fake_begin_on_device("cuModuleGetFunction"))
     *function = module;
     DONE;
 }
@@ -416,24 +309,24 @@ DRIVER(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsign
                         void *handle, void **parameters, void **extra))
 {
     (void)extra;
-    LOCKED(begin_on_device("cuLaunchKernel"))
+    LOCKED(fake_begin_on_device("cuLaunchKernel"))
     op launch = {.is_kernel = 1,
                  .secret = *(uint64_t *)parameters[0],
                  .blocks = *(uint64_t *)parameters[1],
                  .hashes = *(uint64_t *)parameters[2],
                  .count = *(unsigned *)parameters[3]};
-    if (function != &legacy || shared != 0 || grid_y * grid_z * block_y * block_z != 1 ||
+    if (function != &fake_legacy || shared != 0 || grid_y * grid_z * block_y * block_z != 1 ||
         grid_x * (block_x / 32) < launch.count)
-        blame("cuLaunchKernel", "the grid does not fit the blocks");
+        fake_blame("cuLaunchKernel", "the grid does not fit the blocks");
     if (error == 0)
-        add(stream_of(handle), launch);
+        fake_add(fake_stream_of(handle), launch);
     DONE;
 }
 
 DRIVER(cuPointerGetAttribute, (void *value, int attribute, uint64_t data))
 {
-    LOCKED(begin("cuPointerGetAttribute"))
-    const range *of = range_of((const void *)(uintptr_t)data, 1);
+    LOCKED(fake_begin("cuPointerGetAttribute"))
+    const range *of = fake_range_of((const void *)(uintptr_t)data, 1);
     if (error == 0 && (attribute != 9 || !of || of->device < 0))
         error = INVALID_VALUE;
     if (error == 0)
@@ -475,6 +368,17 @@ static const struct {
     ENTRY(cuMemcpyHtoDAsync),
     ENTRY(cuMemcpyDtoHAsync),
     ENTRY(cuMemAlloc),
+    ENTRY(cuMemFree),
+    ENTRY(cuMemHostUnregister),
+    ENTRY(cuMemHostGetDevicePointer),
+    ENTRY(cuMemcpyAsync),
+    ENTRY(cuStreamQuery),
+    ENTRY(cuStreamWriteValue64),
+    ENTRY(cuStreamWaitValue64),
+    ENTRY(cuDeviceGetUuid),
+    ENTRY(cuIpcGetMemHandle),
+    ENTRY(cuIpcOpenMemHandle),
+    ENTRY(cuIpcCloseMemHandle),
     ENTRY(cuModuleLoadDataEx),
     ENTRY(cuModuleUnload),
     ENTRY(cuModuleGetFunction),
@@ -500,36 +404,36 @@ DRIVER(cuGetProcAddress, (const char *name, void **address, int version, uint64_
 API void *fake_cuda_alloc(size_t bytes, int device)
 {
     void *data = malloc(bytes + 1);
-    pthread_mutex_lock(&lock);
-    add_range(data, bytes, device);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    fake_add_range(data, bytes, device);
+    pthread_mutex_unlock(&fake_lock);
     return data;
 }
 
 API void fake_cuda_free(void *data)
 {
-    pthread_mutex_lock(&lock);
-    range *of = range_of(data, 1);
+    pthread_mutex_lock(&fake_lock);
+    range *of = fake_range_of(data, 1);
     if (of)
         of->data = NULL;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     free(data);
 }
 
 API void fake_cuda_fail(const char *name, unsigned n, int error)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     int i = find_name(name);
     counts[i].fail_at = n ? counts[i].calls + n : 0;
     counts[i].error = error;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 API void fake_cuda_lose(int error)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     lost = error;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
 }
 
 API void fake_cuda_hide(const char *name)
@@ -539,9 +443,9 @@ API void fake_cuda_hide(const char *name)
 
 API unsigned fake_cuda_calls(const char *name)
 {
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&fake_lock);
     unsigned calls = counts[find_name(name)].calls;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&fake_lock);
     return calls;
 }
 
@@ -552,31 +456,51 @@ API const char *fake_cuda_breach(void)
 
 API int fake_cuda_live(const char *kind)
 {
-    pthread_mutex_lock(&lock);
-    int live = strcmp(kind, "contexts") == 0  ? contexts
-               : strcmp(kind, "streams") == 0 ? streams
-               : strcmp(kind, "events") == 0  ? events
-               : strcmp(kind, "modules") == 0 ? modules
-                                              : pinned;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    int live = strcmp(kind, "contexts") == 0    ? contexts
+               : strcmp(kind, "streams") == 0   ? streams
+               : strcmp(kind, "events") == 0    ? events
+               : strcmp(kind, "modules") == 0   ? modules
+               : strcmp(kind, "pinned") == 0    ? fake_pinned
+               : strcmp(kind, "allocated") == 0 ? fake_allocated
+                                                : fake_imported;
+    pthread_mutex_unlock(&fake_lock);
     return live;
 }
 
 API void *fake_cuda_stream(void)
 {
-    return calloc(1, sizeof(stream));
+    pthread_mutex_lock(&fake_lock);
+    void *made = fake_stream_create();
+    pthread_mutex_unlock(&fake_lock);
+    return made;
 }
 
 API void fake_cuda_fill(void *handle, void *data, int value, size_t bytes)
 {
-    pthread_mutex_lock(&lock);
-    add(stream_of(handle), (op){.to = data, .value = value, .bytes = bytes});
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    fake_add(fake_stream_of(handle), (op){.to = data, .value = value, .bytes = bytes});
+    pthread_mutex_unlock(&fake_lock);
 }
 
 API void fake_cuda_capture(void *handle, int on)
 {
-    pthread_mutex_lock(&lock);
-    stream_of(handle)->capturing = on;
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&fake_lock);
+    fake_stream_of(handle)->capturing = on;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+API void fake_cuda_replay(void *handle)
+{
+    pthread_mutex_lock(&fake_lock);
+    fake_launch(fake_stream_of(handle));
+    pthread_mutex_unlock(&fake_lock);
+}
+
+API void fake_cuda_finish(void *handle)
+{
+    pthread_mutex_lock(&fake_lock);
+    stream *of = fake_stream_of(handle);
+    fake_finish(of, of->count);
+    pthread_mutex_unlock(&fake_lock);
 }

@@ -1,5 +1,6 @@
 /* A CUDA driver over host memory, for tests. Work on a stream runs when somebody waits for it and
- * not before, so that a missing wait shows as wrong bytes. Breaches of the rules that the library
+ * not before, so that a missing wait shows as wrong bytes; only what precedes a word that a stream
+ * writes (cuStreamWriteValue64) runs by itself. Breaches of the rules that the library
  * keeps (context current, relaxed capture mode, pinned memory, no copies on the legacy stream) are
  * collected in fake_cuda_breach. */
 #ifndef FAKE_CUDA_H
@@ -24,14 +25,18 @@ void fake_cuda_hide(const char *name);
 unsigned fake_cuda_calls(const char *name);
 /* "" or the first breach. */
 const char *fake_cuda_breach(void);
-/* How many "contexts" (retained), "streams", "events", "modules" and "pinned" ranges there are. */
+/* How many "contexts" (retained), "streams", "events", "modules", "pinned" ranges, "allocated" ones
+ * (by cuMemAlloc) and "imported" ones there are. */
 int fake_cuda_live(const char *kind);
 
 /* A stream as a framework has it, and work on it: `bytes` bytes become `value`. NULL, 1 and 2 are
  * streams too. */
 void *fake_cuda_stream(void);
 void fake_cuda_fill(void *stream, void *data, int value, size_t bytes);
-/* The stream is being captured. */
+/* Waits for all that is queued on the stream. */
+void fake_cuda_finish(void *stream);
+/* The stream is being captured; what was queued meanwhile runs at each replay. */
 void fake_cuda_capture(void *stream, int on);
+void fake_cuda_replay(void *stream);
 
 #endif

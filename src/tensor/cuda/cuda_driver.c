@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 #define LIBRARY "libcuda.so.1"
-#define VERSION 11030 /* the first one with cuGetProcAddress; all calls in use are older */
+#define VERSION 11030      /* the first one with cuGetProcAddress; all calls in use are older */
+#define LATE_VERSION 11070 /* values that streams write and wait for, on every device */
 #define OUT_OF_MEMORY 2
 
 typedef int (*find_call)(const char *name, void **address, int version, uint64_t flags);
@@ -21,6 +22,7 @@ typedef struct symbol {
 
 #define SYMBOL(name, parameters) {#name, offsetof(ligi_cuda_driver, name)},
 static const symbol symbols[] = {LIGI_CUDA_CALLS(SYMBOL)};
+static const symbol late_symbols[] = {LIGI_CUDA_LATE_CALLS(SYMBOL)};
 
 /* Looked up once per process, like a loaded plugin. */
 static struct {
@@ -56,6 +58,11 @@ static int find_calls(void *handle)
             return 0;
         }
         memcpy((char *)&library.calls + symbols[i].offset, &address, sizeof address);
+    }
+    for (size_t i = 0; i < sizeof late_symbols / sizeof *late_symbols; i++) {
+        address = NULL;
+        if (find(late_symbols[i].name, &address, LATE_VERSION, 0) == 0)
+            memcpy((char *)&library.calls + late_symbols[i].offset, &address, sizeof address);
     }
     return 1;
 }

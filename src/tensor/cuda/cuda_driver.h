@@ -6,6 +6,10 @@
 
 typedef uint64_t ligi_cuda_address; /* CUdeviceptr */
 
+typedef struct ligi_cuda_handle { /* CUipcMemHandle, which is passed by value */
+    uint8_t bytes[64];
+} ligi_cuda_handle;
+
 /* The driver calls in use, by the names that cuGetProcAddress knows them by. Contexts, streams and
  * events are opaque pointers. */
 #define LIGI_CUDA_CALLS(CALL)                                                                      \
@@ -30,6 +34,16 @@ typedef uint64_t ligi_cuda_address; /* CUdeviceptr */
     CALL(cuMemcpyHtoDAsync, (ligi_cuda_address to, const void *from, size_t bytes, void *stream))  \
     CALL(cuMemcpyDtoHAsync, (void *to, ligi_cuda_address from, size_t bytes, void *stream))        \
     CALL(cuMemAlloc, (ligi_cuda_address * data, size_t bytes))                                     \
+    CALL(cuMemFree, (ligi_cuda_address data))                                                      \
+    CALL(cuMemHostUnregister, (void *data))                                                        \
+    CALL(cuMemHostGetDevicePointer, (ligi_cuda_address * data, void *host, unsigned flags))        \
+    CALL(cuMemcpyAsync,                                                                            \
+         (ligi_cuda_address to, ligi_cuda_address from, size_t bytes, void *stream))               \
+    CALL(cuStreamQuery, (void *stream))                                                            \
+    CALL(cuDeviceGetUuid, (void *uuid, int device))                                                \
+    CALL(cuIpcGetMemHandle, (ligi_cuda_handle * handle, ligi_cuda_address data))                   \
+    CALL(cuIpcOpenMemHandle, (ligi_cuda_address * data, ligi_cuda_handle handle, unsigned flags))  \
+    CALL(cuIpcCloseMemHandle, (ligi_cuda_address data))                                            \
     CALL(cuModuleLoadDataEx,                                                                       \
          (void **module, const void *image, unsigned count, int *options, void **values))          \
     CALL(cuModuleUnload, (void *module))                                                           \
@@ -40,9 +54,17 @@ typedef uint64_t ligi_cuda_address; /* CUdeviceptr */
     CALL(cuPointerGetAttribute, (void *value, int attribute, ligi_cuda_address data))              \
     CALL(cuGetErrorString, (int error, const char **text))
 
+/* Calls of later drivers, NULL where they are missing. */
+#define LIGI_CUDA_LATE_CALLS(CALL)                                                                 \
+    CALL(cuStreamWriteValue64,                                                                     \
+         (void *stream, ligi_cuda_address word, uint64_t value, unsigned flags))                   \
+    CALL(cuStreamWaitValue64,                                                                      \
+         (void *stream, ligi_cuda_address word, uint64_t value, unsigned flags))
+
 #define LIGI_CUDA_MEMBER(name, parameters) int(*name) parameters;
 typedef struct ligi_cuda_driver {
     LIGI_CUDA_CALLS(LIGI_CUDA_MEMBER)
+    LIGI_CUDA_LATE_CALLS(LIGI_CUDA_MEMBER)
 } ligi_cuda_driver;
 
 /* The driver, loaded and initialized. LIG_E_UNSUPPORTED if it is not installed, is too old or does

@@ -1,0 +1,31 @@
+/* Work on streams of a device, the caller's or the library's own: copies between memory of any
+ * kind, and values that streams write and wait for. A `stream` is a CUstream, NULL the legacy
+ * default one. Everything here is **shared**. */
+#ifndef LIGI_CUDA_WORK_H
+#define LIGI_CUDA_WORK_H
+
+#include <ligament/base.h>
+
+/* A non-blocking stream. */
+lig_status ligi_cuda_stream_create(int32_t device, void **stream);
+/* Waits for what is queued on it. */
+void ligi_cuda_stream_destroy(int32_t device, void *stream);
+
+/* 1 while work on the stream is recorded into a graph instead of being run. */
+lig_status ligi_cuda_capturing(int32_t device, void *stream, int *capturing);
+
+/* Queues a copy. From host memory that is not pinned the bytes have been read on return. */
+lig_status ligi_cuda_copy(int32_t device, void *stream, void *to, const void *from, uint64_t bytes);
+
+/* Queue: *word becomes `value` once everything before it on the stream has ended; what comes after
+ * it runs once *word is at least `least`. The word is in pinned memory (ligi_cuda_pin).
+ * LIG_E_UNSUPPORTED with a driver older than CUDA 11.7. */
+lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t *word, uint64_t value);
+lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t *word, uint64_t least);
+
+/* Waits for all that is queued on the stream. */
+lig_status ligi_cuda_synchronize(int32_t device, void *stream);
+/* What is wrong with the device: after a failed kernel nothing on it ends any more. */
+lig_status ligi_cuda_alive(int32_t device, void *stream);
+
+#endif
