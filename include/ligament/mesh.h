@@ -67,10 +67,14 @@ typedef struct lig_mesh_options {
      * that call with LIG_E_CLOSED. Must stay valid until lig_mesh_close. */
     int (*patience)(void *context);
     void *patience_context;
-    uint64_t reserved[6]; /* 0 */
+    /* Where a server receives tensors that workers push from device memory: lig_memory, and the number of the device.
+     * By default in host memory. */
+    uint32_t receive_memory;
+    int32_t receive_device;
+    uint64_t reserved[5]; /* 0 */
 } lig_mesh_options;
 
-#define LIG_MESH_OPTIONS_INIT {0, LIG_MESH_ANY_RANK, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}}
+#define LIG_MESH_OPTIONS_INIT {0, LIG_MESH_ANY_RANK, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0, 0}}
 
 /* Joins the mesh: returns when all members are connected. LIG_E_TIMEOUT names the missing members;
  * LIG_E_DENIED: wrong secret, or an address of another host without one; LIG_E_EXISTS: the rank is taken. The
@@ -118,6 +122,33 @@ LIG_API lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *re
  * refuses (LIG_E_LIMIT, LIG_E_MISMATCH, ...), its error text is returned. The last LIG_MESH_REQUESTS_MAX
  * requests are remembered, older ones are LIG_E_NOTFOUND. */
 LIG_API lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns);
+
+/* --- device memory ---
+ * Tensors in device memory (LIG_MEMORY_CUDA) are contiguous, and all of a member are on one device. The calls above and
+ * below take them as they are: their values must be ready, and lig_mesh_wait returns when pulled ones are complete. The
+ * calls with a stream (a CUstream; NULL is the legacy default stream, 1 and 2 as in DLPack) order themselves instead:
+ * push_pull_on and respond_on read after what the stream holds now, and what is queued on it later may overwrite the
+ * tensors; wait_on makes the stream wait for the answer and fill the pull tensors, and returns at once. A request that
+ * fails lets the stream go on, and the next push_pull or wait of this mesh returns the failure. */
+LIG_API lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *request, void *stream,
+                                         uint64_t *handler);
+LIG_API lig_status lig_mesh_wait_on(lig_mesh *mesh, uint64_t handler, void *stream, int64_t timeout_ns);
+LIG_API lig_status lig_mesh_respond_on(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
+                                       void *stream, int64_t timeout_ns);
+
+typedef struct lig_mesh_rows { /* the arguments of lig_mesh_respond_vec */
+    const lig_tensor *buffer;
+    const int64_t *rows;
+    const uint64_t *handlers;
+    size_t count;
+} lig_mesh_rows;
+
+LIG_API lig_status lig_mesh_respond_vec_on(lig_mesh *mesh, const lig_mesh_rows *rows, void *stream, int64_t timeout_ns);
+
+/* Memory of a device that servers on this host open: tensors in it are not copied by push_pull, and servers write
+ * pulled ones there. It stays until lig_mesh_hold_drop, also after lig_mesh_close. */
+typedef struct lig_mesh_hold lig_mesh_hold;
+LIG_API lig_status lig_mesh_empty_on(lig_mesh *mesh, int32_t device, uint64_t bytes, void **data, lig_mesh_hold **hold);
 
 /* 1 if lig_mesh_wait would not block. Makes progress once and never blocks. */
 LIG_API int lig_mesh_done(lig_mesh *mesh, uint64_t handler);
@@ -173,7 +204,6 @@ LIG_API lig_status lig_mesh_get_batch(lig_mesh *mesh, uint32_t mode, int64_t tim
 /* Keeps the memory of an arrival's tensors unchanged beyond its respond (except in a registered buffer): it is
  * not reused before the release, which may be called on any thread and after lig_mesh_close. Call it before the
  * respond. */
-typedef struct lig_mesh_hold lig_mesh_hold;
 LIG_API lig_status lig_mesh_hold_take(lig_mesh *mesh, uint64_t handler, lig_mesh_hold **hold);
 LIG_API void lig_mesh_hold_drop(lig_mesh_hold *hold);
 

@@ -85,10 +85,13 @@ lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, si
         return lig_fail(LIG_E_INVALID,
                         "%s tensor %zu: bytes is %llu, but its shape needs %llu, or data is NULL",
                         what, i, (unsigned long long)tensor->bytes, (unsigned long long)bytes);
-    if (tensor->memory != LIG_MEMORY_HOST)
+    if (tensor->memory == LIG_MEMORY_HOST)
+        return LIG_OK;
+    if (!lig_tensor_contiguous(tensor))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s tensor %zu is in device memory: copy it to the host first", what, i);
-    return LIG_OK;
+                        "%s tensor %zu is in device memory and not contiguous: pack it there", what,
+                        i);
+    return ligi_memory_check(tensor->data, tensor->bytes, tensor->memory, tensor->device);
 }
 
 /* --- opening --- */
@@ -115,6 +118,8 @@ static lig_status check_options(const lig_mesh_options *options)
     if (options->rank == LIG_MESH_ANY_RANK && (options->group_size > 1 || options->exchange))
         return lig_fail(LIG_E_INVALID,
                         "with groups or an exchange function every process must pass its rank");
+    if (options->receive_memory != LIG_MEMORY_HOST)
+        LIG_TRY(ligi_memory_usable((uint16_t)options->receive_memory, options->receive_device));
     if (options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
     return LIG_OK;
@@ -199,6 +204,8 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
     mesh->rank = options->rank == LIG_MESH_ANY_RANK ? 0 : options->rank;
     mesh->lane = mesh->rank % mesh->group_size; /* 0 without a rank: groups have one */
     ligi_mesh_clock_id(mesh->boot_id);
+    mesh->receive_memory = options->receive_memory;
+    mesh->receive_device = options->receive_device;
     ligi_trace_recorder_init(&mesh->recorder);
     ligi_stamp_clock_init(&mesh->ticks);
     lig_status status = open_parts(mesh, options);
@@ -248,13 +255,28 @@ lig_status lig_mesh_stop(lig_mesh *mesh, int64_t timeout_ns)
     return ligi_failure_publish(&failure);
 }
 
+static void end_device(lig_mesh *mesh)
+{
+    if (mesh->device == NULL)
+        return;
+    if (!atomic_load_explicit(&mesh->session.closed, memory_order_acquire))
+        end_links(mesh);
+    ligi_mesh_device_stop(mesh);
+}
+
 void lig_mesh_close(lig_mesh *mesh)
 {
     if (mesh == NULL)
         return;
+    int mine = mesh->session.here && ligi_session_mine(&mesh->session) == LIG_OK;
+    if (mine) /* streams that wait for requests go on, and copies end, while there are links */
+        end_device(mesh);
     if (ligi_session_fini(&mesh->session)) {
+        for (uint32_t i = 0; i < mesh->party_count; i++)
+            ligi_arenas_reset(&mesh->parties[i].arenas);
         ligi_server_requests_fini(&mesh->inbox);
         ligi_worker_requests_fini(&mesh->outbox);
+        ligi_mesh_device_fini(mesh);
         ligi_trace_recorder_close(&mesh->recorder);
     }
     if (mesh->bell >= 0)

@@ -4,6 +4,8 @@
 #define LIGI_MESH_H
 
 #include "group/session/session.h"
+#include "mesh/device/arena_offers.h"
+#include "mesh/device/mesh_device.h"
 #include "mesh/server_requests.h"
 #include "mesh/trace/clock_offset.h"
 #include "mesh/trace/stamp_clock.h"
@@ -15,6 +17,7 @@ typedef struct ligi_party { /* a member that this one talks to: a server, or a w
     lig_mesh *mesh;
     uint32_t pings; /* until its clock is known */
     ligi_clock_offset offset;
+    ligi_arenas arenas;
 } ligi_party;
 
 struct lig_mesh {
@@ -36,6 +39,9 @@ struct lig_mesh {
     ligi_trace_recorder recorder;
     ligi_stamp_clock ticks; /* of the stamps */
     lig_mesh_stats stats;
+    ligi_mesh_device *device; /* NULL: no tensor of a device has been seen yet */
+    uint32_t receive_memory;  /* where a server receives the tensors of devices */
+    int32_t receive_device;
 };
 
 /* ligi_session_usable, and locks. On failure it is unlocked. */
@@ -47,7 +53,8 @@ uint64_t ligi_mesh_stamp(lig_mesh *mesh);
  * not. */
 void ligi_mesh_ring(lig_mesh *mesh);
 
-/* Checks a tensor to be sent; `what` and index i are for error texts. Host memory only. */
+/* Checks a tensor to be sent; `what` and index i are for error texts. In device memory it must be
+ * contiguous. */
 lig_status ligi_mesh_check_tensor(const lig_tensor *tensor, const char *what, size_t i);
 
 #endif

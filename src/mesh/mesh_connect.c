@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "group/group_info.h"
 #include "group/session/session_peer.h"
+#include "mesh/mesh_respond.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
 #include "net/link/link_send.h"
@@ -134,7 +135,7 @@ static void gone(ligi_session_peer *peer, ligi_member_state before)
     party->pings = 0;
     mesh->news = mesh->role == LIG_MESH_SERVER; /* workers learn of it from their requests */
     if (mesh->role == LIG_MESH_SERVER)
-        ligi_server_requests_lose(&mesh->inbox, peer->index, peer->state, peer->why);
+        ligi_server_lost(party);
     else
         ligi_worker_lost(party);
     ligi_mesh_ring(mesh);
@@ -189,6 +190,9 @@ static lig_status on_head(ligi_session_peer *peer, const ligi_arrival *arrival,
     lig_status status = LIG_OK;
     if (on_clock(party, arrival, &status))
         return status;
+    if (arrival->head_bytes > 0 && *(const uint8_t *)arrival->head == LIGI_MESSAGE_OFFER &&
+        arrival->payload_bytes == 0)
+        return ligi_arena_on_offer(party, arrival->head, arrival->head_bytes);
     return party->mesh->role == LIG_MESH_SERVER ? ligi_server_head(party, arrival, landing)
                                                 : ligi_worker_head(party, arrival, landing);
 }

@@ -29,6 +29,11 @@ lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns)
     return ligi_session_barrier(&mesh->session, mask, 0, timeout_ns);
 }
 
+static int shares_memory(const ligi_arenas *arenas)
+{
+    return arenas->opened != 0 || arenas->imports != NULL;
+}
+
 static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *member)
 {
     static const uint32_t roles[] = {LIG_MESH_SERVER, LIG_MESH_WORKER, LIG_MESH_SCHEDULER};
@@ -43,7 +48,8 @@ static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *m
         return;
     const ligi_session_peer *peer = &mesh->parties[index].peer;
     if (peer->link)
-        snprintf(member->transport, sizeof member->transport, "%s", ligi_link_scheme(peer->link));
+        snprintf(member->transport, sizeof member->transport, "%s%s", ligi_link_scheme(peer->link),
+                 shares_memory(&mesh->parties[index].arenas) ? "+cuda" : "");
     if (member->state == LIG_MESH_ALIVE && peer->state != LIGI_PRESENT &&
         peer->incarnation == from->incarnation)
         member->state = peer->state; /* the link reports it before the group does */
@@ -73,6 +79,29 @@ lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data)
 {
     LIG_TRY(ligi_session_check(&mesh->session));
     return ligi_net_alloc(mesh->session.net, bytes, data);
+}
+
+lig_status lig_mesh_empty_on(lig_mesh *mesh, int32_t number, uint64_t bytes, void **data,
+                             lig_mesh_hold **hold)
+{
+    ligi_mesh_device *device;
+    ligi_block *block;
+    ligi_arena_chunk *chunk = NULL;
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status status = ligi_mesh_device_open(mesh, number, &device);
+    if (status == LIG_OK)
+        status = ligi_arena_heap_take(device->memory, bytes, &chunk);
+    if (status == LIG_OK)
+        status = ligi_block_pool_take(device->holds, 0, &block);
+    ligi_mesh_leave(mesh);
+    if (status != LIG_OK) {
+        ligi_arena_chunk_drop(chunk);
+        return status;
+    }
+    ligi_block_keep(block, chunk, (void (*)(void *))ligi_arena_chunk_drop);
+    *data = chunk->data;
+    *hold = (lig_mesh_hold *)block;
+    return LIG_OK;
 }
 
 void lig_mesh_free(lig_mesh *mesh, void *data)

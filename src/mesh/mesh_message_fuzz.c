@@ -29,6 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                     pieces.tensors + message.push_count,
                                     pieces.keys,
                                     pieces.keys + message.push_count,
+                                    pieces.places,
+                                    pieces.places + message.push_count,
                                     message.push_count,
                                     message.pull_count};
         if (again) {

@@ -5,6 +5,7 @@
 
 typedef struct sample {
     lig_tensor tensors[8];
+    ligi_place places[8];
     uint64_t keys[8];
     int64_t shapes[8][LIG_MESH_NDIM_MAX];
     uint8_t head[LIGI_MESSAGE_BYTES_MAX];
@@ -32,9 +33,21 @@ static void fill(sample *one, uint64_t *state, uint32_t push, uint32_t pull, uin
             tensor->bytes *= (uint64_t)one->shapes[i][d];
         }
         one->keys[i] = next_random(state);
+        one->places[i] = (ligi_place){.kind = (uint32_t)(next_random(state) % 3)};
+        if (one->places[i].kind == LIGI_PLACE_ARENA)
+            one->places[i] =
+                (ligi_place){LIGI_PLACE_ARENA, (uint32_t)(next_random(state) % LIGI_MESSAGE_ARENAS),
+                             next_random(state)};
     }
-    ligi_request_parts parts = {
-        serial, one->tensors, one->tensors + push, one->keys, one->keys + push, push, pull};
+    ligi_request_parts parts = {.serial = serial,
+                                .push = one->tensors,
+                                .pull = one->tensors + push,
+                                .push_keys = one->keys,
+                                .pull_keys = one->keys + push,
+                                .push_places = one->places,
+                                .pull_places = one->places + push,
+                                .push_count = push,
+                                .pull_count = pull};
     one->bytes = ligi_message_request(&parts, one->head);
 }
 
@@ -53,16 +66,20 @@ static void test_what_is_written_is_read(void **unused)
         assert_int_equal(message.serial, round);
         assert_int_equal(message.push_count, push);
         assert_int_equal(message.pull_count, pull);
-        uint64_t sum = 0;
+        uint64_t sum = 0, payload = 0;
         for (uint32_t i = 0; i < push + pull; i++) {
             assert_int_equal(pieces.keys[i], one->keys[i]);
             assert_int_equal(pieces.tensors[i].dtype, one->tensors[i].dtype);
             assert_int_equal(pieces.tensors[i].bytes, one->tensors[i].bytes);
             assert_int_equal(pieces.tensors[i].ndim, one->tensors[i].ndim);
             assert_memory_equal(pieces.tensors[i].shape, one->shapes[i], 8 * one->tensors[i].ndim);
+            assert_memory_equal(&pieces.places[i], &one->places[i], sizeof *one->places);
             sum += i < push ? one->tensors[i].bytes : 0;
+            payload +=
+                i < push && one->places[i].kind != LIGI_PLACE_ARENA ? one->tensors[i].bytes : 0;
         }
         assert_int_equal(message.push_bytes, sum);
+        assert_int_equal(message.payload_bytes, payload);
     }
     ligi_pieces_fini(&pieces);
     free(one);
@@ -92,7 +109,7 @@ static void test_hostile_numbers(void **unused)
     lig_tensor tensor = {.dtype = LIG_FLOAT32, .ndim = 2, .shape = shape, .bytes = 60};
     uint64_t key = 9;
     uint8_t head[256], bad[256];
-    ligi_request_parts parts = {1, &tensor, NULL, &key, NULL, 1, 0};
+    ligi_request_parts parts = {.serial = 1, .push = &tensor, .push_keys = &key, .push_count = 1};
     size_t bytes = ligi_message_request(&parts, head);
     const struct {
         size_t at;
@@ -100,14 +117,15 @@ static void test_hostile_numbers(void **unused)
         size_t width;
     } changes[] = {
         {0, 99, 1},                  /* kind */
-        {1, 2, 1},                   /* version */
+        {1, 1, 1},                   /* version */
         {2, 65535, 2},               /* count */
         {48 + 8, 0, 2},              /* dtype */
         {48 + 8, 999, 2},            /* dtype */
         {48 + 10, 9, 1},             /* ndim */
         {48 + 10, 255, 1},           /* ndim */
-        {48 + 11, 1, 1},             /* flags */
-        {48 + 12, 1, 4},             /* zeros */
+        {48 + 11, 3, 1},             /* place */
+        {48 + 11, 2, 1},             /* an arena without an offset */
+        {48 + 12, 1, 4},             /* an arena for host memory */
         {48 + 16, UINT64_MAX, 8},    /* negative */
         {48 + 16, INT64_MAX / 8, 8}, /* product overflows */
     };
@@ -146,6 +164,28 @@ static void test_refusals_and_small_ones(void **unused)
     assert_memory_equal(message.stamps, stamps, sizeof stamps);
 }
 
+static void test_offers(void **unused)
+{
+    (void)unused;
+    uint8_t head[LIGI_MESSAGE_OFFER_BYTES];
+    ligi_offer offer = {.arena = 5, .pid = 77, .address = 4096, .bytes = 1 << 20}, read;
+    ligi_message message;
+    memset(offer.handle, 3, sizeof offer.handle);
+    assert_int_equal(ligi_message_offer(&offer, head), sizeof head);
+    assert_ok(ligi_message_decode_offer(head, sizeof head, &read));
+    assert_memory_equal(&read, &offer, sizeof offer);
+    for (size_t bytes = 0; bytes < sizeof head; bytes++)
+        assert_status(ligi_message_decode_offer(head, bytes, &read), LIG_E_CORRUPT);
+    assert_status(ligi_message_decode(head, sizeof head, NULL, &message), LIG_E_CORRUPT);
+    offer.arena = LIGI_MESSAGE_ARENAS;
+    ligi_message_offer(&offer, head);
+    assert_status(ligi_message_decode_offer(head, sizeof head, &read), LIG_E_CORRUPT);
+    size_t bytes = ligi_message_opened(3, LIG_E_UNSUPPORTED, head);
+    assert_ok(ligi_message_decode(head, bytes, NULL, &message));
+    assert_int_equal(message.serial, 3);
+    assert_int_equal(message.status, LIG_E_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +193,7 @@ int main(void)
         cmocka_unit_test(test_every_cut_is_refused),
         cmocka_unit_test(test_hostile_numbers),
         cmocka_unit_test(test_refusals_and_small_ones),
+        cmocka_unit_test(test_offers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

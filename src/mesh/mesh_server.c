@@ -1,6 +1,8 @@
 #include "mesh/mesh_server.h"
 
+#include "mesh/device/job_copies.h"
 #include "mesh/mesh.h"
+#include "mesh/mesh_respond.h"
 #include "mesh/receive_buffers.h"
 
 #include "base/clock.h"
@@ -23,10 +25,10 @@ static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, l
     if (message.kind != LIGI_MESSAGE_REQUEST)
         return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u",
                         party->peer.index);
-    if (message.push_bytes != arrival->payload_bytes)
+    if (message.payload_bytes != arrival->payload_bytes)
         return lig_fail(LIG_E_CORRUPT,
                         "protocol error: worker %u announced %llu bytes and sent %llu",
-                        party->peer.index, (unsigned long long)message.push_bytes,
+                        party->peer.index, (unsigned long long)message.payload_bytes,
                         (unsigned long long)arrival->payload_bytes);
     job->serial = message.serial;
     job->push_bytes = message.push_bytes;
@@ -39,8 +41,8 @@ static lig_status read_request(ligi_party *party, const ligi_arrival *arrival, l
     return LIG_OK;
 }
 
-static lig_status send_refusal(ligi_party *party, uint64_t serial, lig_status status,
-                               const char *sentence)
+lig_status ligi_server_refuse(ligi_party *party, uint64_t serial, lig_status status,
+                              const char *sentence)
 {
     uint8_t head[LIGI_MESSAGE_REFUSAL_BYTES];
     size_t bytes = ligi_message_refusal(serial, status, sentence, head);
@@ -48,19 +50,41 @@ static lig_status send_refusal(ligi_party *party, uint64_t serial, lig_status st
     return ligi_net_send(party->peer.link, &(ligi_send){.head = head, .head_bytes = bytes}, NULL);
 }
 
+/* The payload is discarded and the worker notified. */
+static lig_status turn_away(ligi_party *party, ligi_job *job, lig_status status)
+{
+    char sentence[LIGI_MESSAGE_REFUSAL_BYTES];
+    uint64_t serial = job->serial;
+    snprintf(sentence, sizeof sentence, "%s", lig_error_text());
+    ligi_server_requests_end(&party->mesh->inbox, job);
+    return ligi_server_refuse(party, serial, status, sentence);
+}
+
+/* A request with tensors of devices. */
+static lig_status accept_copies(ligi_party *party, ligi_job *job, ligi_landing *landing)
+{
+    lig_status status = ligi_job_receive(party, job, landing);
+    if (status == LIG_OK)
+        return LIG_OK;
+    *landing = (ligi_landing){0};
+    if (status != LIG_E_CORRUPT)
+        return turn_away(party, job, status);
+    ligi_server_requests_end(&party->mesh->inbox, job);
+    return status;
+}
+
 static lig_status accept_request(ligi_party *party, const ligi_arrival *arrival, ligi_job *job,
                                  ligi_landing *landing)
 {
+    if (ligi_job_needs_copies(party->mesh, job))
+        return accept_copies(party, job, landing);
     ligi_queue *queue = &party->mesh->inbox.queues[party->peer.index];
     uint64_t bytes;
     lig_status status = ligi_mesh_receive_size(queue, job, arrival, &bytes);
     if (status == LIG_OK)
         status = ligi_block_pool_take(queue->pool, bytes, &job->block);
-    if (status != LIG_OK) { /* the payload is discarded and the worker notified */
-        uint64_t serial = job->serial;
-        ligi_server_requests_end(&party->mesh->inbox, job);
-        return send_refusal(party, serial, status, lig_error_text());
-    }
+    if (status != LIG_OK)
+        return turn_away(party, job, status);
     status = ligi_mesh_receive_place(party->mesh, job, arrival, landing);
     if (status != LIG_OK)
         ligi_server_requests_end(&party->mesh->inbox, job);
@@ -80,7 +104,7 @@ static lig_status refuse_request(ligi_party *party, const ligi_arrival *arrival)
     if (message.kind != LIGI_MESSAGE_REQUEST)
         return lig_fail(LIG_E_CORRUPT, "unexpected server message from worker %u",
                         party->peer.index);
-    return send_refusal(party, message.serial, LIG_E_LIMIT, sentence);
+    return ligi_server_refuse(party, message.serial, LIG_E_LIMIT, sentence);
 }
 
 lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing)
@@ -102,11 +126,42 @@ lig_status ligi_server_head(ligi_party *party, const ligi_arrival *arrival, ligi
 void ligi_server_arrived(ligi_party *party, ligi_job *job)
 {
     lig_mesh *mesh = party->mesh;
+    int pending = 0;
     job->stamps[0] = ligi_mesh_stamp(mesh);
     mesh->stats.requests++;
     mesh->stats.bytes_pushed += job->push_bytes;
+    lig_status status = ligi_job_raise(party, job, &pending);
+    if (status != LIG_OK) {
+        (void)turn_away(party, job, status);
+        return;
+    }
+    if (pending)
+        return;
     ligi_server_requests_queue(&mesh->inbox, job);
     ligi_mesh_ring(mesh);
+}
+
+void ligi_server_copied(ligi_party *party, ligi_job *job, lig_status status)
+{
+    lig_mesh *mesh = party->mesh;
+    job->copying = 0;
+    if (job->dropped) {
+        ligi_server_job_done(mesh, job);
+    } else if (job->state == LIGI_JOB_SENDING) {
+        ligi_server_answer_copied(party, job, status);
+    } else if (status != LIG_OK) {
+        (void)turn_away(party, job, status);
+    } else {
+        ligi_server_requests_queue(&mesh->inbox, job);
+        ligi_mesh_ring(mesh);
+    }
+}
+
+void ligi_server_lost(ligi_party *party)
+{
+    ligi_server_requests_lose(&party->mesh->inbox, party->peer.index, party->peer.state,
+                              party->peer.why);
+    ligi_arenas_reset(&party->arenas);
 }
 
 /* --- delivering --- */
@@ -114,8 +169,6 @@ void ligi_server_arrived(ligi_party *party, ligi_job *job)
 typedef struct await {
     lig_mesh *mesh;
     uint32_t mode;
-    const uint64_t *handlers; /* NULL: all */
-    size_t count;
 } await;
 
 static int is_ready(void *context)
@@ -226,233 +279,6 @@ void lig_mesh_hold_drop(lig_mesh_hold *hold)
     ligi_block_drop((ligi_block *)hold);
 }
 
-/* --- responding --- */
-
-static lig_status check_answer(const ligi_job *job, const lig_tensor *tensors, size_t count)
-{
-    if (count != job->pull_count)
-        return lig_fail(LIG_E_MISMATCH, "worker %u pulls %u tensors, but the response has %zu",
-                        job->worker, job->pull_count, count);
-    for (size_t i = 0; i < count; i++) {
-        const lig_tensor *asked = &job->pieces.tensors[job->push_count + i];
-        uint64_t key = job->pieces.keys[job->push_count + i];
-        LIG_TRY(ligi_mesh_check_tensor(&tensors[i], "answer", i));
-        if (tensors[i].dtype != asked->dtype || tensors[i].bytes != asked->bytes)
-            return lig_fail(LIG_E_MISMATCH,
-                            "the response for key %llu of worker %u is %s of %llu bytes, but %s of "
-                            "%llu bytes were requested",
-                            (unsigned long long)key, job->worker, lig_dtype_name(tensors[i].dtype),
-                            (unsigned long long)tensors[i].bytes, lig_dtype_name(asked->dtype),
-                            (unsigned long long)asked->bytes);
-    }
-    return LIG_OK;
-}
-
-/* Fills job->iov; non-contiguous tensors are packed. */
-static lig_status gather(ligi_queue *queue, ligi_job *job, const lig_tensor *tensors,
-                         size_t *entries)
-{
-    uint64_t packed = 0;
-    for (uint32_t i = 0; i < job->pull_count; i++)
-        packed += lig_tensor_contiguous(&tensors[i]) ? 0 : ligi_block_aligned(tensors[i].bytes);
-    if (packed > 0)
-        LIG_TRY(ligi_block_pool_take(queue->pool, packed, &job->staging));
-    uint8_t *at = packed > 0 ? job->staging->data : NULL;
-    *entries = 0;
-    for (uint32_t i = 0; i < job->pull_count; i++) {
-        void *data = tensors[i].data;
-        if (!lig_tensor_contiguous(&tensors[i])) {
-            lig_tensor_pack(&tensors[i], at);
-            data = at;
-            at += ligi_block_aligned(tensors[i].bytes);
-        }
-        if (tensors[i].bytes > 0)
-            job->iov[(*entries)++] = (struct iovec){data, tensors[i].bytes};
-    }
-    return LIG_OK;
-}
-
-static void record(lig_mesh *mesh, const ligi_job *job)
-{
-    if (mesh->recorder.fd < 0)
-        return;
-    ligi_trace_record entry = {.kind = LIG_MESH_SERVER,
-                               .peer = job->worker,
-                               .serial = job->serial,
-                               .push_bytes = job->push_bytes,
-                               .pull_bytes = job->pull_bytes};
-    memcpy(&entry.stamps[2], job->stamps, sizeof job->stamps);
-    ligi_trace_recorder_add(&mesh->recorder, &entry);
-}
-
-static void job_done(lig_mesh *mesh, ligi_job *job)
-{
-    assert(job->state != LIGI_JOB_SENDING || mesh->answering > 0);
-    mesh->answering -= job->state == LIGI_JOB_SENDING;
-    ligi_server_requests_end(&mesh->inbox, job);
-    ligi_mesh_ring(mesh); /* another request may be waiting for its buffer */
-}
-
-static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
-                              uint64_t began)
-{
-    ligi_party *party = &mesh->parties[job->worker];
-    uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
-    size_t entries;
-    int done = 0;
-    LIG_TRY(gather(&mesh->inbox.queues[job->worker], job, tensors, &entries));
-    uint64_t then = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
-    job->stamps[2] = then > job->stamps[1] ? then : job->stamps[1];
-    job->stamps[3] = ligi_mesh_stamp(mesh);
-    ligi_send send = {.head = head,
-                      .head_bytes =
-                          ligi_message_small(LIGI_MESSAGE_REPLY, job->serial, job->stamps, head),
-                      .iov = job->iov,
-                      .count = entries,
-                      .token = job};
-    lig_status status = ligi_net_send(party->peer.link, &send, &done);
-    if (status == LIG_E_BUSY || status == LIG_E_NOMEM) { /* nothing was taken */
-        ligi_block_drop(job->staging);
-        job->staging = NULL;
-        return status;
-    }
-    mesh->stats.responses += status == LIG_OK;
-    mesh->stats.bytes_pulled += status == LIG_OK ? job->pull_bytes : 0;
-    record(mesh, job);
-    if (status == LIG_OK && !done && entries > 0) {
-        assert(job->state == LIGI_JOB_TAKEN);
-        job->state = LIGI_JOB_SENDING;
-        mesh->answering++;
-        return LIG_OK;
-    }
-    job_done(mesh, job);
-    return status;
-}
-
-void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status)
-{
-    (void)status; /* a lost link is reported separately */
-    if (job->state == LIGI_JOB_SENDING)
-        job_done(party->mesh, job);
-}
-
-/* A job whose worker is lost is released, whatever the response is. */
-static lig_status find_job(lig_mesh *mesh, uint64_t handler, ligi_job **job)
-{
-    if (mesh->role != LIG_MESH_SERVER)
-        return lig_fail(LIG_E_INVALID, "only servers respond to requests");
-    LIG_TRY(ligi_server_requests_find(&mesh->inbox, handler, job));
-    ligi_party *party = &mesh->parties[(*job)->worker];
-    if ((*job)->state == LIGI_JOB_TAKEN && party->peer.link)
-        return LIG_OK;
-    int again = (*job)->incarnation != party->peer.incarnation;
-    ligi_server_requests_end(&mesh->inbox, *job);
-    if (party->peer.state != LIGI_PRESENT)
-        return ligi_session_peer_fail(&party->peer);
-    return lig_fail(LIG_E_PEER, "worker %u was lost after it sent the request%s", party->peer.index,
-                    again ? ", and has rejoined since" : "");
-}
-
-static int is_sent(void *context)
-{
-    await *what = context;
-    if (ligi_session_check(&what->mesh->session) != LIG_OK)
-        return 1;
-    if (what->handlers == NULL || what->mesh->answering == 0)
-        return what->mesh->answering == 0 && what->mesh->outbox.open == 0;
-    for (size_t i = 0; i < what->count; i++)
-        if (ligi_server_requests_sending(&what->mesh->inbox, what->handlers[i]))
-            return 0;
-    return 1;
-}
-
-/* Sends without waiting; *borrowed: the tensors are still read. */
-static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
-                         int *borrowed)
-{
-    uint64_t began = ligi_stamp_clock_read(&mesh->ticks);
-    LIG_TRY(ligi_mesh_enter(mesh));
-    ligi_job *job;
-    lig_status status = find_job(mesh, handler, &job);
-    if (status == LIG_OK)
-        status = check_answer(job, tensors, count);
-    if (status == LIG_OK)
-        status = send_answer(mesh, job, tensors, began);
-    if (status == LIG_OK)
-        *borrowed |= ligi_server_requests_sending(&mesh->inbox, handler);
-    ligi_mesh_leave(mesh);
-    return status;
-}
-
-static lig_status wait_sent(lig_mesh *mesh, const uint64_t *handlers, size_t count,
-                            int64_t timeout_ns)
-{
-    await what = {.mesh = mesh, .handlers = handlers, .count = count};
-    lig_status status = ligi_net_wait(mesh->session.net, is_sent, &what, timeout_ns);
-    if (status == LIG_E_TIMEOUT)
-        return lig_fail(status,
-                        "requests or responses are still outstanding: call lig_mesh_settle");
-    return status;
-}
-
-lig_status lig_mesh_respond(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors,
-                            size_t count, int64_t timeout_ns)
-{
-    int borrowed = 0;
-    LIG_TRY(answer(mesh, handler, tensors, count, &borrowed));
-    return borrowed ? wait_sent(mesh, &handler, 1, timeout_ns) : LIG_OK;
-}
-
-lig_status lig_mesh_settle(lig_mesh *mesh, int64_t timeout_ns)
-{
-    LIG_TRY(ligi_session_check(&mesh->session));
-    return wait_sent(mesh, NULL, 0, timeout_ns);
-}
-
-lig_status lig_mesh_respond_vec(lig_mesh *mesh, const lig_tensor *buffer, const int64_t *rows,
-                                const uint64_t *handlers, size_t count, int64_t timeout_ns)
-{
-    LIG_TRY(ligi_mesh_check_tensor(buffer, "answer", 0));
-    if (buffer->ndim == 0 || !lig_tensor_contiguous(buffer))
-        return lig_fail(LIG_E_INVALID, "rows need a contiguous tensor with at least one dimension");
-    for (size_t i = 0; i < count; i++)
-        if (rows[i] < 0 || rows[i] > buffer->shape[0])
-            return lig_fail(LIG_E_INVALID, "%lld rows requested from a buffer of %lld",
-                            (long long)rows[i], (long long)buffer->shape[0]);
-    int borrowed = 0;
-    ligi_failure first = {.status = LIG_OK}; /* a failure does not delay the others */
-    for (size_t i = 0; i < count; i++) {
-        int64_t shape[LIG_MESH_NDIM_MAX];
-        lig_tensor slice = *buffer;
-        memcpy(shape, buffer->shape, buffer->ndim * sizeof *shape);
-        shape[0] = rows[i];
-        slice.shape = shape;
-        lig_status status = ligi_shape_bytes(shape, slice.ndim, slice.dtype, &slice.bytes);
-        if (status == LIG_OK)
-            status = answer(mesh, handlers[i], &slice, 1, &borrowed);
-        if (status != LIG_OK && first.status == LIG_OK)
-            ligi_failure_take(&first, status);
-    }
-    lig_status sent = borrowed ? wait_sent(mesh, handlers, count, timeout_ns) : LIG_OK;
-    return first.status == LIG_OK ? sent : ligi_failure_publish(&first);
-}
-
-lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status,
-                           const char *sentence)
-{
-    if (status <= LIG_OK || status > LIG_E_INTERNAL)
-        return lig_fail(LIG_E_INVALID, "a refusal needs an error status");
-    LIG_TRY(ligi_mesh_enter(mesh));
-    ligi_job *job;
-    lig_status found = find_job(mesh, handler, &job);
-    if (found == LIG_OK) {
-        found = send_refusal(&mesh->parties[job->worker], job->serial, status, sentence);
-        job_done(mesh, job);
-    }
-    ligi_mesh_leave(mesh);
-    return found;
-}
-
 lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffer,
                                          const uint32_t *workers, const uint64_t *keys,
                                          size_t count)
@@ -472,10 +298,13 @@ lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffe
             return lig_fail(LIG_E_NOTFOUND, "no worker %u: there are %u", workers[i],
                             mesh->worker_count);
     LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = LIG_OK;
+    ligi_mesh_device *device;
+    lig_status status = buffer->memory == LIG_MEMORY_HOST
+                            ? LIG_OK
+                            : ligi_mesh_device_open(mesh, buffer->device, &device);
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = ligi_registered_set(&mesh->inbox.queues[workers[i]].places, keys[i],
-                                     (uint8_t *)buffer->data + i * bytes, bytes);
+                                     (uint8_t *)buffer->data + i * bytes, bytes, buffer->memory);
     ligi_mesh_leave(mesh);
     return status;
 }

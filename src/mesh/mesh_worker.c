@@ -1,5 +1,6 @@
 #include "mesh/mesh_worker.h"
 
+#include "mesh/device/exchange.h"
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
@@ -144,10 +145,26 @@ static void place_tensors(const lig_mesh_request *asked, ligi_request *request,
 }
 
 /* One frame to one server. */
+void ligi_worker_send(lig_mesh *mesh, ligi_request *request, uint32_t server, ligi_send *send)
+{
+    ligi_share *share = &request->shares[server];
+    int done = 0;
+    assert(request->state == LIGI_REQUEST_OPEN && !share->sending);
+    share->sending = 1;
+    request->busy++;
+    send->token = share;
+    lig_status status = ligi_net_send(mesh->parties[server].peer.link, send, &done);
+    if (status != LIG_OK)
+        ligi_request_fail(request, status, lig_error_text());
+    if (status != LIG_OK || done || send->count == 0) {
+        share->sending = 0;
+        request->busy--;
+    }
+}
+
 static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_request *request,
                        size_t push_entries, uint32_t server)
 {
-    ligi_share *share = &request->shares[server];
     size_t k = request->pull_count;
     ligi_request_parts parts = {.serial = request->serial,
                                 .push = asked->push,
@@ -160,25 +177,15 @@ static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_reque
                       .head_bytes = ligi_message_request(&parts, mesh->head),
                       .iov = request->iov,
                       .count = push_entries,
-                      .flags = LIGI_SEND_LEND,
-                      .token = share};
-    int done = 0;
-    assert(request->state == LIGI_REQUEST_OPEN && !share->sending);
-    share->sending = 1;
-    request->busy++;
-    lig_status status = ligi_net_send(mesh->parties[server].peer.link, &send, &done);
-    if (status != LIG_OK)
-        ligi_request_fail(request, status, lig_error_text());
-    if (status != LIG_OK || done || push_entries == 0) {
-        share->sending = 0;
-        request->busy--;
-    }
+                      .flags = LIGI_SEND_LEND};
+    ligi_worker_send(mesh, request, server, &send);
 }
 
 static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked,
                                 ligi_request **request)
 {
     LIG_TRY(check_parties(mesh));
+    LIG_TRY(ligi_mesh_device_check(mesh));
     uint32_t k = (uint32_t)(asked->pull_count / mesh->server_count);
     LIG_TRY(ligi_worker_requests_begin(&mesh->outbox, (uint32_t)asked->push_count, k, request));
     lig_status status = make_room(mesh, asked, *request);
@@ -187,34 +194,92 @@ static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked,
     return status;
 }
 
-static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, const char *sentence);
+/* Tensors in device memory: the messages are sent when the copies have ended. */
+static lig_status begin_exchange(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
+                                 int32_t number, ligi_request *request)
+{
+    ligi_mesh_device *device;
+    LIG_TRY(ligi_mesh_device_open(mesh, number, &device));
+    mesh->outbox.drop_exchange = ligi_exchange_detach;
+    LIG_TRY(ligi_exchange_begin(device, asked, on, request));
+    request->busy++;
+    return LIG_OK;
+}
 
-lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
+void ligi_worker_pushed(lig_mesh *mesh, ligi_request *request)
+{
+    assert(request->busy > 0);
+    request->busy--;
+    request->stamps[1] = ligi_mesh_stamp(mesh);
+    if (request->status != LIG_OK)
+        ligi_worker_give_up(mesh, request, request->status, "");
+}
+
+void ligi_worker_unfilled(ligi_request *request, lig_status status, const char *sentence)
+{
+    if (request->status != LIG_OK)
+        return;
+    request->status = status;
+    if (ligi_strdup(&request->sentence, sentence) != LIG_OK)
+        request->sentence = NULL;
+}
+
+/* `device`: that of its tensors in device memory, or -1. */
+static lig_status begin_any(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
+                            int32_t device, size_t *entries, ligi_request **request)
+{
+    LIG_TRY(begin_request(mesh, asked, request));
+    place_tensors(asked, *request, entries);
+    if (device < 0 && mesh->device && mesh->device->pushes.count > 0)
+        device = mesh->device->number; /* requests do not overtake each other */
+    if (device < 0)
+        return LIG_OK;
+    lig_status status = begin_exchange(mesh, asked, on, device, *request);
+    if (status != LIG_OK)
+        ligi_worker_requests_undo(&mesh->outbox, *request);
+    return status;
+}
+
+static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
+                            uint64_t *handler)
 {
     uint64_t began = ligi_stamp_clock_read(&mesh->ticks);
+    int32_t device = -1;
     LIG_TRY(check_request(mesh, asked));
+    LIG_TRY(ligi_mesh_device_of(asked->push, asked->push_count, &device));
+    LIG_TRY(ligi_mesh_device_of(asked->pull, asked->pull_count, &device));
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
     size_t entries;
-    lig_status status = begin_request(mesh, asked, &request);
+    lig_status status = begin_any(mesh, asked, on, device, &entries, &request);
     if (status != LIG_OK) {
         ligi_mesh_leave(mesh);
         return status;
     }
-    place_tensors(asked, request, &entries);
     memset(request->stamps, 0, sizeof request->stamps);
     request->stamps[0] = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
     request->stamps[1] = ligi_mesh_stamp(mesh); /* set before the send: the server may answer at
                                                  * once */
-    for (uint32_t s = 0; s < mesh->server_count; s++)
+    for (uint32_t s = 0; request->exchange == NULL && s < mesh->server_count; s++)
         send_share(mesh, asked, request, entries, s);
     mesh->stats.requests++;
     mesh->stats.bytes_pushed += request->push_bytes * mesh->server_count;
     *handler = request->handler;
     if (request->status != LIG_OK)
-        give_up(mesh, request, request->status, "");
+        ligi_worker_give_up(mesh, request, request->status, "");
     ligi_mesh_leave(mesh);
     return LIG_OK;
+}
+
+lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
+{
+    return push_pull(mesh, asked, (ligi_on_stream){0, NULL}, handler);
+}
+
+lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *asked, void *stream,
+                                 uint64_t *handler)
+{
+    return push_pull(mesh, asked, (ligi_on_stream){1, stream}, handler);
 }
 
 /* --- completion --- */
@@ -224,12 +289,13 @@ static void settle(lig_mesh *mesh, ligi_request *request)
     if (!ligi_worker_requests_settle(&mesh->outbox, request))
         return;
     mesh->stats.failed += request->status != LIG_OK;
+    if (request->exchange)
+        ligi_exchange_ended(request);
     ligi_mesh_ring(mesh);
 }
 
-/* After this nothing new is written to the request's tensors; it ends when no transfer uses them
- * any more. */
-static void give_up(lig_mesh *mesh, ligi_request *request, lig_status status, const char *sentence)
+void ligi_worker_give_up(lig_mesh *mesh, ligi_request *request, lig_status status,
+                         const char *sentence)
 {
     ligi_request_fail(request, status, sentence);
     for (uint32_t s = 0; s < mesh->server_count; s++) {
@@ -255,6 +321,8 @@ void ligi_worker_lost(ligi_party *party)
     lig_mesh *mesh = party->mesh;
     char sentence[LIGI_SESSION_TEXT_BYTES];
     ligi_session_peer_text(&party->peer, sentence);
+    ligi_exchange_lost(mesh, party->peer.index, party->peer.state == LIGI_LEFT);
+    ligi_arenas_reset(&party->arenas);
     for (size_t i = 0; i < LIG_MESH_REQUESTS_MAX; i++) {
         ligi_request *request = mesh->outbox.ring[i];
         if (request == NULL)
@@ -266,7 +334,7 @@ void ligi_worker_lost(ligi_party *party)
             request->diverted--;
         }
         if (request->state == LIGI_REQUEST_OPEN && (share->open || share->sending))
-            give_up(mesh, request, LIG_E_PEER, sentence);
+            ligi_worker_give_up(mesh, request, LIG_E_PEER, sentence);
     }
 }
 
@@ -286,6 +354,7 @@ static void answered(ligi_party *party, ligi_share *share)
 
 static void refused(ligi_party *party, const ligi_message *message)
 {
+    ligi_exchange_answered(party->mesh, message->serial, party->peer.index);
     ligi_request *request = ligi_worker_requests_open(&party->mesh->outbox, message->serial);
     char sentence[LIGI_MESSAGE_REFUSAL_BYTES + 32];
     if (request == NULL)
@@ -294,7 +363,7 @@ static void refused(ligi_party *party, const ligi_message *message)
              (int)message->sentence_bytes, message->sentence);
     party->mesh->stats.refused++;
     request->last = party->peer.index;
-    give_up(party->mesh, request, message->status, sentence);
+    ligi_worker_give_up(party->mesh, request, message->status, sentence);
 }
 
 lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi_landing *landing)
@@ -306,10 +375,15 @@ lig_status ligi_worker_head(ligi_party *party, const ligi_arrival *arrival, ligi
         refused(party, &message);
         return LIG_OK;
     }
+    if (message.kind == LIGI_MESSAGE_OPENED && arrival->payload_bytes == 0) {
+        ligi_arena_on_opened(party, &message);
+        return LIG_OK;
+    }
     if (message.kind != LIGI_MESSAGE_REPLY)
         return lig_fail(LIG_E_CORRUPT, "unexpected worker message from server %u",
                         party->peer.index);
     ligi_request *request = ligi_worker_requests_open(&mesh->outbox, message.serial);
+    ligi_exchange_answered(mesh, message.serial, party->peer.index);
     if (request == NULL || request->status != LIG_OK)
         return LIG_OK; /* cancelled: the response is discarded */
     ligi_share *share = &request->shares[party->peer.index];
@@ -374,158 +448,4 @@ void ligi_worker_sent(ligi_party *party, ligi_share *share)
     share->sending = 0;
     request->busy--;
     settle(party->mesh, request);
-}
-
-/* --- waiting --- */
-
-typedef struct await {
-    const lig_mesh *mesh;
-    const ligi_request *request; /* a slot: it stays, but may be reused for another request */
-    uint64_t serial;
-} await;
-
-/* Called in every round of polling, so it must not search. */
-static int has_ended(void *context)
-{
-    const await *what = context;
-    return what->request->state == LIGI_REQUEST_ENDED || what->request->serial != what->serial ||
-           what->mesh->session.closed || what->mesh->session.broken;
-}
-
-static lig_status late(lig_mesh *mesh, const ligi_request *request)
-{
-    uint32_t s = 0;
-    while (s + 1 < mesh->server_count && !request->shares[s].open)
-        s++;
-    return lig_fail(LIG_E_TIMEOUT, "timeout: server %u has not answered request %llu", s,
-                    (unsigned long long)request->handler);
-}
-
-static void record(lig_mesh *mesh, const ligi_request *request)
-{
-    for (uint32_t s = 0; mesh->recorder.fd >= 0 && s < mesh->server_count; s++) {
-        const ligi_share *share = &request->shares[s];
-        ligi_trace_record entry = {.kind = LIG_MESH_WORKER,
-                                   .peer = s,
-                                   .serial = request->serial,
-                                   .push_bytes = request->push_bytes,
-                                   .pull_bytes = share->bytes,
-                                   .offset_ns = ligi_clock_offset_get(&mesh->parties[s].offset)};
-        memcpy(entry.stamps, share->stamps, sizeof entry.stamps);
-        entry.stamps[0] = request->stamps[0];
-        entry.stamps[1] = request->stamps[1];
-        entry.stamps[7] = request->stamps[7];
-        ligi_clock_offset_apply(&mesh->parties[s].offset, entry.stamps);
-        ligi_trace_recorder_add(&mesh->recorder, &entry);
-    }
-}
-
-/* The first waiter finalises the stamps. */
-static void tell(lig_mesh *mesh, ligi_request *request)
-{
-    if (request->waited)
-        return;
-    const ligi_share *share = &request->shares[request->last];
-    request->waited = 1;
-    mesh->outbox.unwaited--;
-    request->stamps[7] = ligi_mesh_stamp(mesh);
-    if (request->status != LIG_OK)
-        return;
-    memcpy(&request->stamps[2], &share->stamps[2], 5 * sizeof request->stamps[0]);
-    record(mesh, request);
-    ligi_clock_offset_apply(&mesh->parties[request->last].offset, request->stamps);
-}
-
-static lig_status outcome(lig_mesh *mesh, ligi_request *request)
-{
-    if (request->state != LIGI_REQUEST_ENDED)
-        return late(mesh, request);
-    tell(mesh, request);
-    ligi_mesh_ring(mesh);
-    if (request->status == LIG_OK)
-        return LIG_OK;
-    return lig_fail(request->status, "%s", request->sentence ? request->sentence : "it failed");
-}
-
-/* Others may have had the lock: everything is checked again. */
-static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns,
-                            ligi_request **request)
-{
-    await what = {mesh, *request, (*request)->serial};
-    lig_status waited = ligi_net_await(mesh->session.net, has_ended, &what, timeout_ns);
-    if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
-        return waited;
-    LIG_TRY(ligi_session_usable(&mesh->session));
-    if ((*request)->serial == what.serial)
-        return LIG_OK;
-    return ligi_worker_requests_find(&mesh->outbox, handler, request);
-}
-
-lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
-{
-    ligi_request *request;
-    LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
-    if (status == LIG_OK && request->state != LIGI_REQUEST_ENDED)
-        status = await_end(mesh, handler, timeout_ns, &request);
-    if (status == LIG_OK)
-        status = outcome(mesh, request);
-    ligi_mesh_leave(mesh);
-    return status;
-}
-
-int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
-{
-    ligi_request *request;
-    if (ligi_session_check(&mesh->session) != LIG_OK)
-        return 1;
-    (void)ligi_net_poll(mesh->session.net);
-    if (ligi_mesh_enter(mesh) != LIG_OK)
-        return 1;
-    int done = ligi_worker_requests_find(&mesh->outbox, handler, &request) != LIG_OK ||
-               request->state == LIGI_REQUEST_ENDED;
-    ligi_mesh_leave(mesh);
-    return done;
-}
-
-lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler)
-{
-    LIG_TRY(ligi_mesh_enter(mesh));
-    ligi_request *request;
-    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
-    if (status == LIG_OK && request->state == LIGI_REQUEST_OPEN)
-        give_up(mesh, request, LIG_E_CLOSED, "the request was cancelled");
-    ligi_mesh_leave(mesh);
-    ligi_net_wake(mesh->session.net);
-    return status;
-}
-
-lig_status lig_mesh_get_all_handlers(lig_mesh *mesh, uint64_t handler, uint64_t *handlers,
-                                     size_t room, size_t *count)
-{
-    LIG_TRY(ligi_mesh_enter(mesh));
-    ligi_request *request;
-    lig_status status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
-    if (status == LIG_OK) {
-        *count = request->waited ? 1 : request->handler_count;
-        for (size_t i = 0; i < *count && i < room; i++)
-            handlers[i] = handler + i;
-    }
-    ligi_mesh_leave(mesh);
-    return status;
-}
-
-lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamps[LIG_MESH_STAMPS])
-{
-    LIG_TRY(ligi_mesh_enter(mesh));
-    ligi_request *request;
-    lig_status status = ligi_worker_requests_with(&mesh->outbox, handler, &request);
-    if (status == LIG_OK && !request->waited)
-        status = lig_fail(LIG_E_BUSY,
-                          "request %llu has not been waited for: its trace is available afterwards",
-                          (unsigned long long)handler);
-    if (status == LIG_OK)
-        memcpy(stamps, request->stamps, sizeof request->stamps);
-    ligi_mesh_leave(mesh);
-    return status;
 }

@@ -9,4 +9,17 @@ void ligi_worker_arrived(ligi_party *party, ligi_share *share);
 void ligi_worker_sent(ligi_party *party, ligi_share *share);
 void ligi_worker_lost(ligi_party *party);
 
+/* After this nothing new is written to the request's tensors; it ends when no transfer uses them
+ * any more. */
+void ligi_worker_give_up(lig_mesh *mesh, ligi_request *request, lig_status status,
+                         const char *sentence);
+
+/* Of a request with tensors in device memory. Sends one server's message; on failure the request
+ * has failed. */
+void ligi_worker_send(lig_mesh *mesh, ligi_request *request, uint32_t server, ligi_send *send);
+/* Its tensors have been copied and its messages sent, or it has failed. */
+void ligi_worker_pushed(lig_mesh *mesh, ligi_request *request);
+/* The pull tensors could not be filled. */
+void ligi_worker_unfilled(ligi_request *request, lig_status status, const char *sentence);
+
 #endif

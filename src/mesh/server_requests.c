@@ -37,14 +37,20 @@ static void job_destroy(ligi_job *job)
 void ligi_server_requests_fini(ligi_server_requests *inbox)
 {
     for (size_t i = 0; i < inbox->job_count; i++) {
-        ligi_block_drop(inbox->jobs[i]->block);
-        ligi_block_drop(inbox->jobs[i]->staging);
-        job_destroy(inbox->jobs[i]);
+        ligi_job *job = inbox->jobs[i];
+        if (job->copies) {
+            inbox->end_copies(&inbox->queues[job->worker], job);
+            inbox->free_copies(job->copies);
+        }
+        ligi_block_drop(job->block);
+        ligi_block_drop(job->staging);
+        job_destroy(job);
     }
     free(inbox->jobs);
     for (uint32_t i = 0; inbox->queues && i < inbox->worker_count; i++) {
         ligi_registered_fini(&inbox->queues[i].places);
         ligi_block_pool_close(inbox->queues[i].pool);
+        free(inbox->queues[i].raised);
     }
     free(inbox->queues);
     *inbox = (ligi_server_requests){0};
@@ -145,9 +151,12 @@ void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
     ligi_queue *queue = &inbox->queues[job->worker];
     assert(job->state != LIGI_JOB_FREE && queue->jobs > 0);
     leave_places(job);
+    if (job->copies)
+        inbox->end_copies(queue, job);
     ligi_block_drop(job->block);
     ligi_block_drop(job->staging);
     job->block = job->staging = NULL;
+    job->copying = job->dropped = 0;
     queue->jobs--;
     job->state = LIGI_JOB_FREE;
     job->push_count = job->pull_count = job->parked = 0;
@@ -156,8 +165,19 @@ void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
     inbox->free = job;
 }
 
+/* 0: it stays where it is, as after a failure of its device. */
+static int move(ligi_server_requests *inbox, const ligi_registered_buffer *place,
+                lig_tensor *tensor)
+{
+    if (place->memory != LIG_MEMORY_HOST || tensor->memory != LIG_MEMORY_HOST)
+        return inbox->copy(inbox->context, place->data, tensor->data, tensor->bytes);
+    if (tensor->bytes > 0)
+        memcpy(place->data, tensor->data, tensor->bytes);
+    return 1;
+}
+
 /* Copies parked tensors to their registered buffers; 1 if all are there. */
-static int settle(ligi_job *job)
+static int settle(ligi_server_requests *inbox, ligi_job *job)
 {
     for (uint32_t i = 0; job->parked > 0 && i < job->push_count; i++) {
         if (!is_parked(job, i))
@@ -166,13 +186,17 @@ static int settle(ligi_job *job)
         lig_tensor *tensor = &job->pieces.tensors[i];
         if (place->holder != NULL && place->holder != job)
             continue;
-        if (tensor->bytes > 0)
-            memcpy(place->data, tensor->data, tensor->bytes);
         assert(place->parked > 0);
-        tensor->data = place->data;
-        place->holder = job;
         place->parked--;
         job->parked--;
+        if (!move(inbox, place, tensor)) {
+            job->places[i] = NULL;
+            continue;
+        }
+        tensor->data = place->data;
+        tensor->memory = place->memory;
+        tensor->device = place->memory == LIG_MEMORY_HOST ? 0 : inbox->device;
+        place->holder = job;
     }
     return job->parked == 0;
 }
@@ -185,7 +209,7 @@ static int can_take(ligi_server_requests *inbox, uint32_t worker)
         return 0;
     if (job->parked == 0)
         return 1;
-    if (!settle(job))
+    if (!settle(inbox, job))
         return 0;
     assert(inbox->parked > 0);
     inbox->parked--;
@@ -341,6 +365,10 @@ void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uin
         ligi_job *job = inbox->jobs[i];
         if (job->worker != worker || job->state == LIGI_JOB_FREE)
             continue;
+        if (job->copying) { /* a device uses its memory */
+            job->dropped = 1;
+            continue;
+        }
         if (job->state == LIGI_JOB_TAKEN)
             orphan(job);
         else if (job->state != LIGI_JOB_ORPHAN)

@@ -16,6 +16,8 @@ typedef enum ligi_job_state {
     LIGI_JOB_ORPHAN,  /* taken, but the worker is lost; lives until it is answered */
 } ligi_job_state;
 
+struct ligi_job_copies;
+
 typedef struct ligi_job { /* one request */
     struct ligi_job *next;
     ligi_job_state state;
@@ -33,6 +35,10 @@ typedef struct ligi_job { /* one request */
     ligi_block *staging; /* a packed response */
     uint32_t parked;     /* tensors whose registered buffer was in use when they arrived */
     uint64_t stamps[LIGI_MESSAGE_STAMPS];
+    size_t entries;                 /* of iov: the payload of the response */
+    struct ligi_job_copies *copies; /* of tensors in device memory; NULL: none so far */
+    uint8_t copying;                /* they are under way: the job stays */
+    uint8_t dropped;                /* its worker was lost meanwhile: it ends with them */
 } ligi_job;
 
 #define LIGI_WHY_BYTES 256
@@ -45,6 +51,8 @@ typedef struct ligi_queue { /* of one worker */
     char why[LIGI_WHY_BYTES]; /* it is lost or has stopped */
     ligi_registered places;
     ligi_block_pool *pool;
+    uint64_t device_bytes;             /* of its requests that have not ended */
+    struct ligi_courier_order *raised; /* its requests whose tensors are being copied; NULL: none */
 } ligi_queue;
 
 typedef struct ligi_server_requests {
@@ -59,6 +67,13 @@ typedef struct ligi_server_requests {
     ligi_job **jobs;
     size_t job_count, job_room;
     ligi_job *free;
+    /* For jobs with `copies`: the job ends; its struct is freed; a parked tensor is copied to its
+     * registered buffer (0: it could not be). */
+    void (*end_copies)(ligi_queue *queue, ligi_job *job);
+    void (*free_copies)(struct ligi_job_copies *copies);
+    int (*copy)(void *context, void *to, const void *from, uint64_t bytes);
+    void *context;
+    int32_t device; /* of registered buffers in device memory */
 } ligi_server_requests;
 
 lig_status ligi_server_requests_init(ligi_server_requests *inbox, uint32_t worker_count,

@@ -129,7 +129,7 @@ static void test_a_registered_place_is_not_overwritten(void **unused)
     uint64_t place_memory = 0;
     assert_ok(ligi_server_requests_init(&inbox, 1, 1 << 20));
     ligi_server_requests_join(&inbox, 0, 1);
-    assert_ok(ligi_registered_set(&inbox.queues[0].places, 5, &place_memory, 8));
+    assert_ok(ligi_registered_set(&inbox.queues[0].places, 5, &place_memory, 8, LIG_MEMORY_HOST));
     ligi_registered_buffer *place = ligi_registered_find(&inbox.queues[0].places, 5);
     ligi_job *job = arrive(&inbox, 0, 1);
     job->places[0] = place;
@@ -147,7 +147,8 @@ static void test_a_registered_place_is_not_overwritten(void **unused)
     job->parked = 1;
     place->parked = 1;
     ligi_server_requests_queue(&inbox, job);
-    assert_status(ligi_registered_set(&inbox.queues[0].places, 5, &count, 8), LIG_E_BUSY);
+    assert_status(ligi_registered_set(&inbox.queues[0].places, 5, &count, 8, LIG_MEMORY_HOST),
+                  LIG_E_BUSY);
     assert_ok(ligi_server_requests_take(&inbox, LIG_MESH_ALL, &first, 1, &count));
     assert_int_equal(count, 1);
     assert_false(ligi_server_requests_ready(&inbox, LIG_MESH_ALL));
@@ -160,7 +161,7 @@ static void test_a_registered_place_is_not_overwritten(void **unused)
     assert_ptr_equal(second->pieces.tensors[0].data, &place_memory);
     ligi_server_requests_end(&inbox, second);
     assert_null(place->holder);
-    assert_ok(ligi_registered_set(&inbox.queues[0].places, 5, &count, 8));
+    assert_ok(ligi_registered_set(&inbox.queues[0].places, 5, &count, 8, LIG_MEMORY_HOST));
     ligi_server_requests_fini(&inbox);
 }
 

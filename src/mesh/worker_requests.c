@@ -86,6 +86,9 @@ lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t pus
         ligi_grow(&request->iov, &request->iov_room, entries, sizeof *request->iov, "a request"));
     if (request->state == LIGI_REQUEST_ENDED && !request->waited)
         outbox->unwaited--;
+    if (request->exchange)
+        outbox->drop_exchange(request->exchange);
+    request->exchange = NULL;
     free(request->sentence);
     request->sentence = NULL;
     request->status = LIG_OK;

@@ -13,6 +13,7 @@ typedef enum ligi_request_state {
 } ligi_request_state;
 
 struct ligi_request;
+struct ligi_exchange;
 
 #define LIGI_DIVERTED 2
 
@@ -46,7 +47,8 @@ typedef struct ligi_request {
     lig_tensor *strided; /* [server_count * pull_count] when a pulled tensor has gaps */
     int64_t *numbers;    /* their shapes and strides */
     size_t strided_room, strided_count;
-    ligi_block *staging; /* packed tensors of both directions */
+    ligi_block *staging;            /* packed tensors of both directions */
+    struct ligi_exchange *exchange; /* its tensors in device memory; NULL: none */
     uint64_t stamps[LIG_MESH_STAMPS];
 } ligi_request;
 
@@ -57,6 +59,7 @@ typedef struct ligi_worker_requests {
     uint32_t open;         /* requests */
     uint32_t unwaited;     /* completed requests that nobody has waited for */
     ligi_block_pool *pool; /* for packing */
+    void (*drop_exchange)(struct ligi_exchange *exchange); /* of a request whose slot is reused */
 } ligi_worker_requests;
 
 lig_status ligi_worker_requests_init(ligi_worker_requests *outbox, uint32_t server_count);

@@ -20,11 +20,15 @@ static size_t make_head(uint64_t *state, int reply, uint8_t *head)
     lig_tensor tensors[2] = {{.dtype = LIG_FLOAT32, .ndim = 2, .shape = shape},
                              {.dtype = LIG_INT8, .ndim = 1, .shape = shape}};
     uint64_t keys[2] = {1, 2}, stamps[4] = {1, 2, 3, 4};
+    ligi_place places[2] = {{.kind = (uint32_t)(next_random(state) % 3)},
+                            {LIGI_PLACE_ARENA, 0, next_random(state) % 1000}};
     ligi_request_parts parts = {next_random(state) % 3,
                                 tensors,
                                 tensors,
                                 keys,
                                 keys,
+                                next_random(state) % 2 ? places : NULL,
+                                next_random(state) % 2 ? places : NULL,
                                 (uint32_t)(next_random(state) % 3),
                                 (uint32_t)(next_random(state) % 3)};
     size_t bytes =
@@ -131,7 +135,7 @@ static void test_hostile_greetings(void **unused)
     scene *all = scene_create(1, 1, "inproc");
     scene_run(all);
     lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
-    uint8_t card[LIGI_CARD_BYTES_MAX], hello[64] = "LIGMESH\1";
+    uint8_t card[LIGI_CARD_BYTES_MAX], hello[64] = "LIGMESH\2";
     size_t card_bytes = sizeof card;
     assert_ok(ligi_net_card(server->session.net, NULL, card, &card_bytes));
     uint64_t state = 4711;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "net/link/link.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -80,6 +81,11 @@ uint64_t ligi_block_pool_bytes(ligi_block_pool *pool)
     return bytes;
 }
 
+uint64_t ligi_block_pool_limit(const ligi_block_pool *pool)
+{
+    return pool->bytes_max;
+}
+
 static uint32_t order_of(uint64_t bytes)
 {
     uint32_t order = ORDER_LEAST;
@@ -155,6 +161,10 @@ void ligi_block_drop(ligi_block *block)
         return;
     while (block->mapping_count > 0)
         ligi_mapping_drop(block->mappings[--block->mapping_count]);
+    while (block->kept_count > 0) {
+        block->kept_count--;
+        block->kept[block->kept_count].drop(block->kept[block->kept_count].object);
+    }
     ligi_block_pool *pool = block->pool;
     pthread_mutex_lock(&pool->lock);
     block->next = pool->free[block->order];
@@ -166,6 +176,13 @@ void ligi_block_drop(ligi_block *block)
     pthread_mutex_unlock(&pool->lock);
     if (last)
         pool_free(pool);
+}
+
+void ligi_block_keep(ligi_block *block, void *object, void (*drop)(void *object))
+{
+    assert(block->kept_count < LIGI_BLOCK_KEPT);
+    block->kept[block->kept_count].object = object;
+    block->kept[block->kept_count++].drop = drop;
 }
 
 lig_status ligi_block_lend(ligi_block *block, ligi_mapping *mapping)

@@ -12,7 +12,8 @@ ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint
     return places->all[index];
 }
 
-lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes)
+lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes,
+                               uint16_t memory)
 {
     ligi_registered_buffer *place = ligi_registered_find(places, key);
     if (place && (place->holder || place->parked))
@@ -21,6 +22,7 @@ lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data
     if (place) {
         place->data = data;
         place->bytes = bytes;
+        place->memory = memory;
         return LIG_OK;
     }
     if (places->count == LIGI_REGISTERED_MAX)
@@ -29,7 +31,7 @@ lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data
     LIG_TRY(ligi_grow(&places->all, &places->room, places->count + 1, sizeof *places->all,
                       "registered buffers"));
     LIG_TRY(ligi_calloc(&place, 1, sizeof *place, "a registered buffer"));
-    *place = (ligi_registered_buffer){.key = key, .data = data, .bytes = bytes};
+    *place = (ligi_registered_buffer){.key = key, .data = data, .bytes = bytes, .memory = memory};
     lig_status status =
         ligi_map_insert(&places->map, &place->key, sizeof place->key, places->count, NULL);
     if (status != LIG_OK) {

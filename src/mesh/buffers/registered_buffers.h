@@ -9,6 +9,7 @@ typedef struct ligi_registered_buffer {
     uint64_t key;
     uint8_t *data;
     uint64_t bytes;
+    uint16_t memory;    /* lig_memory */
     const void *holder; /* the request that uses it, until it is answered */
     uint64_t claim;     /* number of the last request that was assigned it */
     uint32_t parked;    /* requests waiting in blocks until it is free */
@@ -25,7 +26,8 @@ typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
 /* NULL if nothing is registered for the key. */
 ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key);
 /* Registers, or replaces the registration; BUSY while a request uses the old buffer. */
-lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes);
+lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes,
+                               uint16_t memory);
 void ligi_registered_fini(ligi_registered *places);
 
 #endif

@@ -1,0 +1,54 @@
+/* What streams of a device have been told to do for a mesh: copies, followed by a word that the
+ * stream writes. A thread of the mesh, the courier, looks at the words and continues with what
+ * waited for them; no call of the mesh waits for a stream. */
+#ifndef LIGI_COURIER_H
+#define LIGI_COURIER_H
+
+#include "net/net.h"
+
+#include <pthread.h>
+
+/* Tasks that are done one after another, as they were added. */
+typedef struct ligi_courier_order {
+    uint64_t blocked; /* in this round of the thread */
+    uint32_t count;   /* tasks that are not done, counted by their owner */
+} ligi_courier_order;
+
+typedef struct ligi_courier_task {
+    struct ligi_courier_task *next;
+    uint64_t *word; /* pinned; the task has ended when it is at least `least`. NULL: it has */
+    uint64_t least;
+    ligi_courier_order *order; /* or NULL */
+    /* With the endpoint's lock. A failure: the device has failed, and the error text says how. */
+    void (*done)(struct ligi_courier_task *task, lig_status status);
+} ligi_courier_task;
+
+typedef struct ligi_courier {
+    ligi_net *net;
+    int32_t device;
+    void *stream; /* any of the device, to ask whether it has failed */
+    pthread_t thread;
+    int running;
+    pthread_mutex_t lock; /* guards all below; taken under the endpoint's lock, never before it */
+    pthread_cond_t changed;
+    ligi_courier_task *first, **last;
+    uint64_t round;
+    uint64_t added; /* tasks so far */
+    int polled;     /* graphs: the endpoint is polled, and `visit` called */
+    int stopping, ended;
+    void (*visit)(void *context); /* without locks; may be NULL */
+    void *context;
+} ligi_courier;
+
+/* Zero-initialised is valid for stop. `visit` is called in every round while `polled` is not 0. */
+lig_status ligi_courier_start(ligi_courier *tasks, ligi_net *net, int32_t device, void *stream);
+/* Waits at most `patience_ns` for what is under way. 0: it has not ended, and the memory that it
+ * uses must stay. Without locks. */
+int ligi_courier_stop(ligi_courier *tasks, int64_t patience_ns);
+
+/* Takes over the task until `done`. */
+void ligi_courier_add(ligi_courier *tasks, ligi_courier_task *task);
+/* Adds to `polled`: while it is not 0 the thread drives the endpoint. */
+void ligi_courier_poll(ligi_courier *tasks, int more);
+
+#endif

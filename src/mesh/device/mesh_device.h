@@ -1,0 +1,65 @@
+/* A mesh's device: tensors in its memory are pushed, pulled and received. A member has one device,
+ * that of the first such tensor, or the one that its options name. Guarded by the endpoint's lock,
+ * except the heaps. */
+#ifndef LIGI_MESH_DEVICE_H
+#define LIGI_MESH_DEVICE_H
+
+#include "mesh/buffers/bounded_pool.h"
+#include "mesh/device/arena_heap.h"
+#include "mesh/device/courier.h"
+
+#include "base/error.h"
+
+#include <ligament/mesh.h>
+
+struct ligi_exchange;
+
+#define LIGI_WORDS 4096u /* tasks and graphs under way */
+
+typedef struct ligi_mesh_device {
+    lig_mesh *mesh;
+    int32_t number;
+    uint8_t uuid[16];
+    void *in, *out;          /* streams of our own, for callers that name none */
+    ligi_arena_heap *memory; /* of the device: what peers on this host open */
+    ligi_arena_heap *pinned; /* of the host: for all other peers */
+    ligi_block_pool *holds;  /* of memory that the caller has */
+    uint64_t *words;         /* pinned */
+    uint32_t *free_words;    /* indices */
+    uint32_t free_count;
+    uint64_t ticket; /* values of words only grow */
+    ligi_courier tasks;
+    ligi_courier_order pushes; /* of a worker: messages leave in the order of push_pull */
+    struct ligi_exchange *exchanges, *unused; /* of a worker: in use, and for reuse */
+    ligi_failure failure; /* of something that no call waited for; the next call returns it */
+    int stuck;            /* work has not ended: its memory stays */
+} ligi_mesh_device;
+
+/* A stream of the caller; `given` 0: our own, for tensors that are ready. */
+typedef struct ligi_on_stream {
+    int given;
+    void *stream;
+} ligi_on_stream;
+
+/* The mesh's device, opened at the first call. LIG_E_INVALID if it has another one. */
+lig_status ligi_mesh_device_open(lig_mesh *mesh, int32_t number, ligi_mesh_device **device);
+/* Ends its work, before the endpoint closes; without the lock. `fini` frees it afterwards. */
+void ligi_mesh_device_stop(lig_mesh *mesh);
+void ligi_mesh_device_fini(lig_mesh *mesh);
+
+/* The device of the tensors that are in device memory; -1 if none is, LIG_E_INVALID if they are on
+ * several. */
+lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number);
+
+/* Ends `task` when all that is queued on the stream now has ended: `done` is called then. */
+lig_status ligi_mesh_device_mark(ligi_mesh_device *device, void *stream, ligi_courier_task *task);
+/* A word of its own, and its return. LIG_E_LIMIT if all are in use. */
+lig_status ligi_mesh_device_word(ligi_mesh_device *device, uint64_t **word);
+void ligi_mesh_device_word_give(ligi_mesh_device *device, uint64_t *word);
+
+/* Returns once what nobody waited for has failed. */
+lig_status ligi_mesh_device_check(lig_mesh *mesh);
+/* Notes such a failure. */
+void ligi_mesh_device_fail(ligi_mesh_device *device, lig_status status, const char *sentence);
+
+#endif

@@ -1,0 +1,14 @@
+/* A server's responses. */
+#ifndef LIGI_MESH_RESPOND_H
+#define LIGI_MESH_RESPOND_H
+
+#include "mesh/mesh.h"
+
+/* Of a link: the response is no longer borrowed. */
+void ligi_server_sent(ligi_party *party, ligi_job *job, lig_status status);
+/* The request has been answered, or its worker is lost. */
+void ligi_server_job_done(lig_mesh *mesh, ligi_job *job);
+/* A response has been copied from its device: it is sent, or the request refused. */
+void ligi_server_answer_copied(ligi_party *party, ligi_job *job, lig_status status);
+
+#endif

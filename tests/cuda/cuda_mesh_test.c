@@ -1,0 +1,293 @@
+/* A mesh with tensors in device memory, over the fake driver: in place, in order with streams,
+ * through the worker's arena and through host memory. */
+#include "mesh/mesh_scene.h"
+
+#include "fake_cuda.h"
+
+#include <string.h>
+
+enum { COUNT = 70001 };
+#define BYTES (COUNT * sizeof(float))
+#define SECOND SCENE_SECOND
+
+static const char *transport;
+static int receives_on_device;
+
+static scene *pair(void)
+{
+    scene *all = scene_create(1, 1, transport);
+    if (receives_on_device)
+        scene_server(all, 0)->options.receive_memory = LIG_MEMORY_CUDA;
+    scene_run(all);
+    return all;
+}
+
+static void end(scene *all)
+{
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    assert_ok(lig_mesh_stop(worker, 10 * SECOND));
+    assert_ok(lig_mesh_stop(server, 10 * SECOND));
+    scene_destroy(all);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
+static lig_tensor device_tensor(const int64_t *count, float value)
+{
+    float *data = fake_cuda_alloc((size_t)*count * sizeof *data, 0);
+    for (int64_t i = 0; i < *count; i++)
+        data[i] = value + (float)i;
+    return (lig_tensor){.data = data,
+                        .bytes = (uint64_t)*count * sizeof *data,
+                        .shape = count,
+                        .ndim = 1,
+                        .dtype = LIG_FLOAT32,
+                        .memory = LIG_MEMORY_CUDA};
+}
+
+static lig_mesh_arrival next(lig_mesh *server)
+{
+    lig_mesh_arrival arrival;
+    size_t count;
+    assert_ok(lig_mesh_get_batch(server, LIG_MESH_ALL, 20 * SECOND, &arrival, 1, &count));
+    assert_int_equal(count, 1);
+    return arrival;
+}
+
+static int has_arena(lig_mesh *worker)
+{
+    lig_mesh_member members[4];
+    size_t count;
+    assert_ok(lig_mesh_members(worker, members, 4, &count));
+    return strstr(members[0].transport, "+cuda") != NULL;
+}
+
+/* One echo of device tensors; the server adds nothing. */
+static void echo(lig_mesh *worker, lig_mesh *server, float value)
+{
+    const int64_t count = COUNT;
+    lig_tensor push = device_tensor(&count, value), pull = device_tensor(&count, -1);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    assert_ok(lig_mesh_push_pull(worker, &request, &handler));
+    lig_mesh_arrival arrival = next(server);
+    assert_int_equal(arrival.tensors[0].bytes, BYTES);
+    assert_int_equal(arrival.tensors[0].memory,
+                     receives_on_device ? LIG_MEMORY_CUDA : LIG_MEMORY_HOST);
+    assert_memory_equal(arrival.tensors[0].data, push.data, BYTES);
+    assert_ok(lig_mesh_respond(server, arrival.handler, arrival.tensors, 1, 10 * SECOND));
+    assert_ok(lig_mesh_wait(worker, handler, 20 * SECOND));
+    assert_memory_equal(pull.data, push.data, BYTES);
+    fake_cuda_free(push.data);
+    fake_cuda_free(pull.data);
+}
+
+static void test_echo(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    for (int i = 0; i < 20; i++)
+        echo(worker, server, (float)i);
+    int near = strcmp(transport, "shm") == 0 || strcmp(transport, "inproc") == 0;
+    assert_int_equal(has_arena(worker), near && receives_on_device);
+    end(all);
+    assert_int_equal(fake_cuda_live("allocated"), 0);
+    assert_int_equal(fake_cuda_live("imported"), 0);
+}
+
+/* Neither call waits on the host: what it reads and fills is ordered by the streams. */
+static void test_streams(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *ours = fake_cuda_stream(), *theirs = fake_cuda_stream();
+    lig_tensor push = device_tensor(&count, 0), pull = device_tensor(&count, -1);
+    lig_tensor answer = device_tensor(&count, 0);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    for (int round = 1; round < 20; round++) {
+        fake_cuda_fill(ours, push.data, round, BYTES);
+        assert_ok(lig_mesh_push_pull_on(worker, &request, ours, &handler));
+        fake_cuda_fill(ours, push.data, 0xEE, BYTES); /* after it was read */
+        if (round % 2)                                /* before the answer is there, and after */
+            assert_ok(lig_mesh_wait_on(worker, handler, ours, 0));
+        lig_mesh_arrival arrival = next(server);
+        assert_int_equal(((uint8_t *)arrival.tensors[0].data)[BYTES - 1], round);
+        fake_cuda_fill(theirs, answer.data, round + 100, BYTES);
+        assert_ok(lig_mesh_respond_on(server, arrival.handler, &answer, 1, theirs, 10 * SECOND));
+        fake_cuda_fill(theirs, answer.data, 0xDD, BYTES);
+        if (round % 2 == 0)
+            assert_ok(lig_mesh_wait_on(worker, handler, ours, 0));
+        fake_cuda_finish(ours);
+        assert_int_equal(((uint8_t *)pull.data)[0], round + 100);
+        assert_int_equal(((uint8_t *)pull.data)[BYTES - 1], round + 100);
+        assert_ok(lig_mesh_wait(worker, handler, 10 * SECOND)); /* says the same */
+    }
+    end(all);
+}
+
+/* Tensors in the worker's own arena are not copied: the server sees and fills them. */
+static void test_empty_on(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *data[2];
+    lig_mesh_hold *holds[2];
+    uint64_t key = 1, handler;
+    for (int i = 0; i < 2; i++)
+        assert_ok(lig_mesh_empty_on(worker, 0, BYTES, &data[i], &holds[i]));
+    lig_tensor push = {.data = data[0],
+                       .bytes = BYTES,
+                       .shape = &count,
+                       .ndim = 1,
+                       .dtype = LIG_FLOAT32,
+                       .memory = LIG_MEMORY_CUDA};
+    lig_tensor pull = push, answer = device_tensor(&count, 5);
+    pull.data = data[1];
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    unsigned before = 0;
+    for (int round = 0; round < 10; round++) {
+        memset(data[0], round, BYTES);
+        memset(data[1], 0, BYTES);
+        if (round == 9)
+            before = fake_cuda_calls("cuMemcpyAsync");
+        assert_ok(lig_mesh_push_pull(worker, &request, &handler));
+        lig_mesh_arrival arrival = next(server);
+        assert_memory_equal(arrival.tensors[0].data, data[0], BYTES);
+        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SECOND));
+        assert_ok(lig_mesh_wait(worker, handler, 10 * SECOND));
+        assert_memory_equal(data[1], answer.data, BYTES);
+    }
+    if (has_arena(worker))
+        assert_int_equal(fake_cuda_calls("cuMemcpyAsync") - before, 1); /* the answer */
+    end(all);
+    lig_mesh_hold_drop(holds[0]);
+    lig_mesh_hold_drop(holds[1]);
+    assert_int_equal(fake_cuda_live("allocated"), 0);
+}
+
+/* A registered buffer in device memory, whose second push waits until the first is answered; host
+ * tensors go there as well. */
+static void test_registered(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    lig_tensor buffer = device_tensor(&count, -5);
+    uint32_t rank = 0;
+    uint64_t key = 7, handlers[3];
+    assert_ok(lig_mesh_register_recv_buffer(server, &buffer, &rank, &key, 1));
+    float *host = malloc(BYTES);
+    for (int round = 0; round < 4; round++) {
+        lig_tensor first = device_tensor(&count, 1), second = device_tensor(&count, 2);
+        lig_tensor third = first;
+        third.memory = LIG_MEMORY_HOST;
+        third.data = host;
+        memset(host, 9, BYTES);
+        lig_tensor *pushes[3] = {&first, &second, &third};
+        for (int i = 0; i < 3; i++) {
+            lig_mesh_request request = {pushes[i], &key, 1, NULL, NULL, 0};
+            assert_ok(lig_mesh_push_pull(worker, &request, &handlers[i]));
+        }
+        for (int i = 0; i < 3; i++) {
+            lig_mesh_arrival arrival = next(server);
+            assert_ptr_equal(arrival.tensors[0].data, buffer.data);
+            assert_int_equal(arrival.tensors[0].memory, LIG_MEMORY_CUDA);
+            assert_memory_equal(buffer.data, pushes[i]->data, BYTES);
+            assert_ok(lig_mesh_respond(server, arrival.handler, NULL, 0, 10 * SECOND));
+        }
+        for (int i = 0; i < 3; i++)
+            assert_ok(lig_mesh_wait(worker, handlers[i], 10 * SECOND));
+        fake_cuda_free(first.data);
+        fake_cuda_free(second.data);
+    }
+    free(host);
+    end(all);
+    fake_cuda_free(buffer.data);
+}
+
+static void test_what_is_refused(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh;
+    const int64_t count = COUNT, shape[2] = {10, 10}, gaps[2] = {20, 1};
+    lig_tensor good = device_tensor(&count, 0), other = good, strided = good;
+    other.data = fake_cuda_alloc(BYTES, 1);
+    other.device = 1;
+    strided.shape = shape;
+    strided.strides = gaps;
+    strided.ndim = 2;
+    strided.bytes = 400;
+    uint64_t keys[2] = {1, 2}, handler;
+    lig_tensor both[2] = {good, other};
+    lig_mesh_request request = {both, keys, 2, NULL, NULL, 0};
+    assert_status(lig_mesh_push_pull(worker, &request, &handler), LIG_E_INVALID);
+    assert_says("CUDA devices 0 and 1");
+    request = (lig_mesh_request){&strided, keys, 1, NULL, NULL, 0};
+    assert_status(lig_mesh_push_pull(worker, &request, &handler), LIG_E_UNSUPPORTED);
+    assert_says("not contiguous");
+    lig_tensor wild = good;
+    wild.data = &handler;
+    request.push = &wild;
+    assert_status(lig_mesh_push_pull(worker, &request, &handler), LIG_E_INVALID);
+    assert_says("is not CUDA memory");
+    echo(worker, scene_server(all, 0)->mesh, 3);
+    request.push = &other;
+    assert_status(lig_mesh_push_pull(worker, &request, &handler), LIG_E_INVALID);
+    assert_says("exchanges tensors of CUDA device 0");
+    echo(worker, scene_server(all, 0)->mesh, 4);
+    end(all);
+}
+
+/* A request that is cancelled while the server has it: its chunk is not reused before the server
+ * has answered. */
+static void test_cancelled(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    for (int round = 0; round < 10; round++) {
+        lig_tensor push = device_tensor(&count, 1), pull = device_tensor(&count, -1);
+        uint64_t key = 1, handler;
+        lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+        assert_ok(lig_mesh_push_pull(worker, &request, &handler));
+        lig_mesh_arrival arrival = next(server);
+        assert_ok(lig_mesh_cancel(worker, handler));
+        assert_status(lig_mesh_wait(worker, handler, 10 * SECOND), LIG_E_CLOSED);
+        assert_memory_equal(arrival.tensors[0].data, push.data, BYTES);
+        assert_ok(lig_mesh_respond(server, arrival.handler, &push, 1, 10 * SECOND));
+        echo(worker, server, 2);
+        assert_true(((float *)pull.data)[0] == -1);
+        fake_cuda_free(push.data);
+        fake_cuda_free(pull.data);
+    }
+    end(all);
+    assert_int_equal(fake_cuda_live("allocated"), 0);
+}
+
+int main(void)
+{
+    static const char *const transports[] = {"inproc", "shm", "tcp"};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_empty_on),
+        cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_cancelled),
+    };
+    int failed = 0;
+    for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
+        transport = transports[i];
+        for (receives_on_device = 0; receives_on_device < 2; receives_on_device++)
+            failed += cmocka_run_group_tests_name(transport, tests, NULL, NULL);
+    }
+    return failed;
+}
