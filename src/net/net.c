@@ -91,6 +91,58 @@ const void *ligi_net_secret(const ligi_net *net, size_t *bytes)
     return net->secret;
 }
 
+static void free_peers(ligi_net *net)
+{
+    ligi_secret_memory_free(net->peer_memory);
+    free(net->peers);
+    net->peer_memory = NULL;
+    net->peers = NULL;
+    net->peer_count = 0;
+}
+
+static lig_status copy_peers(const ligi_net_peer_secret *secrets, size_t count,
+                             ligi_net_peer_secret **peers, char **memory)
+{
+    size_t bytes = 1;
+    for (size_t i = 0; i < count; i++)
+        bytes += secrets[i].bytes;
+    LIG_TRY(ligi_calloc(peers, count + 1, sizeof **peers, "secrets"));
+    lig_status status = ligi_secret_memory_alloc(memory, bytes, "secrets");
+    if (status != LIG_OK) {
+        free(*peers);
+        return status;
+    }
+    char *at = *memory;
+    for (size_t i = 0; i < count; at += secrets[i++].bytes) {
+        memcpy(at, secrets[i].secret, secrets[i].bytes);
+        (*peers)[i] = (ligi_net_peer_secret){at, secrets[i].bytes, secrets[i].tag};
+    }
+    return LIG_OK;
+}
+
+/* Transports derive their keys again when the binding changes. */
+lig_status ligi_net_accept_secrets(ligi_net *net, const ligi_net_peer_secret *secrets, size_t count)
+{
+    ligi_net_peer_secret *peers;
+    char *memory;
+    LIG_TRY(ligi_net_mine(net));
+    LIG_TRY(copy_peers(secrets, count, &peers, &memory));
+    ligi_net_lock(net);
+    free_peers(net);
+    net->peers = peers;
+    net->peer_count = count;
+    net->peer_memory = memory;
+    net->binding++;
+    ligi_net_unlock(net);
+    return LIG_OK;
+}
+
+const ligi_net_peer_secret *ligi_net_peer_secrets(const ligi_net *net, size_t *count)
+{
+    *count = net->peer_count;
+    return net->peers;
+}
+
 const ligi_net_options *ligi_net_limits(const ligi_net *net)
 {
     return &net->options;
@@ -139,6 +191,7 @@ static void free_endpoint(ligi_net *net)
         free(node);
     }
     ligi_secret_memory_free(net->secret);
+    free_peers(net);
     free(net->group);
     for (size_t i = 0; i < LIGI_KEYS; i++)
         free(net->contexts[i]);

@@ -220,6 +220,20 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
 void ligi_net_enter(ligi_net *net);
 void ligi_net_leave(ligi_net *net);
 
+/* A secret of one peer, for an endpoint that tells its peers apart by them. */
+typedef struct ligi_net_peer_secret {
+    const void *secret;
+    size_t bytes;
+    uint64_t tag; /* not 0; see ligi_link_tag */
+} ligi_net_peer_secret;
+
+/* From now on connecting peers may prove one of these in place of the endpoint's own secret, which
+ * there must be. Copied; replaces those that were given before. Links that exist stay. */
+lig_status ligi_net_accept_secrets(ligi_net *net, const ligi_net_peer_secret *secrets,
+                                   size_t count);
+/* With the lock held; what was given, borrowed until the next accept_secrets. */
+const ligi_net_peer_secret *ligi_net_peer_secrets(const ligi_net *net, size_t *count);
+
 /* The endpoint's secret; NULL when there is none. */
 const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
 const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */

@@ -57,6 +57,7 @@ struct ligi_link {
     ligi_service service;
     int keyed;           /* the transport has proved a key, which shm and inproc do not */
     ligi_net_key proved; /* then: which one */
+    uint64_t tag;        /* of the secret that an accepted peer proved; 0: the endpoint's own */
     int accepted, final; /* final: other addresses or retries cannot succeed */
     int closing, closed; /* by the owner: freed at the end of the round */
     int told;            /* `lost` was called */
@@ -96,6 +97,9 @@ struct ligi_net {
     int depth; /* of calls into transports and hooks: links are freed when it is 0 */
     ligi_net_options options;
     void *secret;
+    ligi_net_peer_secret *peers; /* their bytes are in peer_memory, a secret_memory */
+    size_t peer_count;
+    char *peer_memory;
     char *contexts[LIGI_KEYS]; /* NULL: no such key */
     char *group;
     int bound;        /* to a group: ligi_net_bind was called */

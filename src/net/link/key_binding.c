@@ -75,3 +75,13 @@ void ligi_link_proved(ligi_link *link, ligi_net_key key)
     link->keyed = 1;
     link->proved = key;
 }
+
+void ligi_link_set_tag(ligi_link *link, uint64_t tag)
+{
+    link->tag = tag;
+}
+
+uint64_t ligi_link_tag(const ligi_link *link)
+{
+    return link->tag;
+}

@@ -24,5 +24,9 @@ const char *ligi_net_context(const ligi_net *net, ligi_net_key key, uint32_t *bi
 ligi_net_key ligi_link_key(const ligi_link *link);
 /* A connecting peer has proved this key: called before its hello is delivered. */
 void ligi_link_proved(ligi_link *link, ligi_net_key key);
+/* Likewise: it did so with a secret of its own (ligi_net_accept_secrets). */
+void ligi_link_set_tag(ligi_link *link, uint64_t tag);
+/* That secret's tag; 0: the endpoint's own, or a transport that proves nothing (shm, inproc). */
+uint64_t ligi_link_tag(const ligi_link *link);
 
 #endif

@@ -59,6 +59,11 @@ unsigned ligi_tls_channel_used(const ligi_tls_channel *secure)
     return secure->party.which;
 }
 
+uint64_t ligi_tls_channel_tag(const ligi_tls_channel *secure)
+{
+    return secure->party.tag;
+}
+
 void ligi_tls_channel_rekey_after(ligi_tls_channel *secure, uint64_t records)
 {
     secure->rekey_records = records;

@@ -32,6 +32,8 @@ lig_status ligi_tls_channel_open(ligi_tls_keys *keys, int fd, ligi_tls_channel_e
 lig_status ligi_tls_channel_use(ligi_tls_channel *secure, unsigned which);
 /* The key that both have proved, once the handshake is done. */
 unsigned ligi_tls_channel_used(const ligi_tls_channel *secure);
+/* At the accepting end: the tag of the peer's own secret, 0 if it proved one of the group's. */
+uint64_t ligi_tls_channel_tag(const ligi_tls_channel *secure);
 
 /* Starts or continues the handshake as far as the socket allows; *done is 1 when both ends have
  * proved the secret. Before that nothing can be received or sent. LIG_E_DENIED: wrong secret or

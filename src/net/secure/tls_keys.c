@@ -15,6 +15,11 @@
 #define GROUP_BYTES_MAX 1024
 #define READ_BYTES ((size_t)128 * 1024) /* asked of the socket at once */
 
+typedef struct peer_key {
+    uint64_t tag;
+    char identity[IDENTITY_BYTES + 1];
+} peer_key;
+
 struct ligi_tls_keys {
     const ligi_openssl *openssl;
     SSL_CTX *context;
@@ -22,6 +27,9 @@ struct ligi_tls_keys {
     unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
     /* Sent unencrypted: hexadecimal, reveal nothing about secret or group. "": no such key. */
     char identities[KEY_COUNT][IDENTITY_BYTES + 1];
+    peer_key *peers;
+    unsigned char *peer_keys; /* peer_count x KEY_BYTES in a secret_memory */
+    size_t peer_count;
 };
 
 static lig_status check_secret(size_t bytes, const char *group)
@@ -73,25 +81,61 @@ static unsigned char *key_of(const ligi_tls_keys *keys, unsigned which)
     return keys->key + (size_t)which * KEY_BYTES;
 }
 
-lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
-                             const char *group)
+/* The key and its identity, in hexadecimal. */
+static lig_status make_key(const ligi_openssl *openssl, const struct iovec *secret,
+                           const char *group, unsigned char key[KEY_BYTES],
+                           char text[IDENTITY_BYTES + 1])
 {
     unsigned char identity[KEY_BYTES];
-    const ligi_openssl *openssl = keys->openssl;
     const void *data = secret->iov_base;
     size_t bytes = secret->iov_len;
-    char *text = keys->identities[which];
 
-    explicit_bzero(text, sizeof keys->identities[which]);
-    explicit_bzero(key_of(keys, which), KEY_BYTES);
-    if (group == NULL)
-        return LIG_OK;
     LIG_TRY(check_secret(bytes, group));
-    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls key", group, key_of(keys, which)));
+    LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls key", group, key));
     LIG_TRY(derive(openssl, data, bytes, "ligament 1 tls identity", group, identity));
     for (size_t i = 0; i < KEY_BYTES; i++)
         snprintf(text + 2 * i, 3, "%02x", identity[i]);
     return LIG_OK;
+}
+
+lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
+                             const char *group)
+{
+    char *text = keys->identities[which];
+
+    explicit_bzero(text, sizeof keys->identities[which]);
+    explicit_bzero(key_of(keys, which), KEY_BYTES);
+    return group ? make_key(keys->openssl, secret, group, key_of(keys, which), text) : LIG_OK;
+}
+
+static void forget_peers(ligi_tls_keys *keys)
+{
+    ligi_secret_memory_free(keys->peer_keys);
+    free(keys->peers);
+    keys->peer_keys = NULL;
+    keys->peers = NULL;
+    keys->peer_count = 0;
+}
+
+lig_status ligi_tls_keys_set_peers(ligi_tls_keys *keys, const ligi_net_peer_secret *secrets,
+                                   size_t count, const char *group)
+{
+    forget_peers(keys);
+    if (count == 0 || group == NULL)
+        return LIG_OK;
+    LIG_TRY(ligi_calloc(&keys->peers, count, sizeof *keys->peers, "keys"));
+    lig_status status = ligi_secret_memory_alloc(&keys->peer_keys, count * KEY_BYTES, "keys");
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        const struct iovec secret = {(void *)secrets[i].secret, secrets[i].bytes};
+        keys->peers[i].tag = secrets[i].tag;
+        status = make_key(keys->openssl, &secret, group, keys->peer_keys + i * KEY_BYTES,
+                          keys->peers[i].identity);
+    }
+    if (status == LIG_OK)
+        keys->peer_count = count;
+    else
+        forget_peers(keys);
+    return status;
 }
 
 lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const struct iovec *words,
@@ -111,7 +155,7 @@ lig_status ligi_tls_prove(const struct iovec *secret, const char *group, const s
 }
 
 /* OpenSSL takes a pre-shared key as a resumed session. */
-static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL *ssl)
+static SSL_SESSION *make_session(const ligi_tls_keys *keys, const unsigned char *key, SSL *ssl)
 {
     static const unsigned char aes_128_gcm_sha256[2] = {0x13, 0x01};
     const ligi_openssl *openssl = keys->openssl;
@@ -119,7 +163,7 @@ static SSL_SESSION *make_session(const ligi_tls_keys *keys, unsigned which, SSL 
     SSL_SESSION *session = openssl->SSL_SESSION_new();
 
     if (session != NULL && cipher != NULL &&
-        openssl->SSL_SESSION_set1_master_key(session, key_of(keys, which), KEY_BYTES) == 1 &&
+        openssl->SSL_SESSION_set1_master_key(session, key, KEY_BYTES) == 1 &&
         openssl->SSL_SESSION_set_cipher(session, cipher) == 1 &&
         openssl->SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
         return session;
@@ -141,12 +185,26 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
     (void)md; /* OpenSSL compares it with the session's */
     *session = NULL;
     if (party != NULL && ligi_tls_keys_has(party->keys, party->which))
-        *session = make_session(party->keys, party->which, ssl);
+        *session = make_session(party->keys, key_of(party->keys, party->which), ssl);
     if (*session == NULL)
         return 0;
     *identity = (const unsigned char *)party->keys->identities[party->which];
     *bytes = IDENTITY_BYTES;
     return 1;
+}
+
+/* An identity is no secret, but says whose key it is: the comparison takes the same time anyway. */
+static void find_peer_key(SSL *ssl, ligi_tls_party *party, const unsigned char *identity,
+                          SSL_SESSION **session)
+{
+    const ligi_tls_keys *keys = party->keys;
+    for (size_t i = 0; i < keys->peer_count; i++)
+        if (keys->openssl->CRYPTO_memcmp(identity, keys->peers[i].identity, IDENTITY_BYTES) == 0) {
+            party->which = LIGI_KEY_MEET;
+            party->tag = keys->peers[i].tag;
+            *session = make_session(keys, keys->peer_keys + i * KEY_BYTES, ssl);
+            return;
+        }
 }
 
 /* Callback of the accepting end: looks up the offered identity. Without a session the handshake
@@ -164,8 +222,10 @@ static int find_key(SSL *ssl, const unsigned char *identity, size_t bytes, SSL_S
         if (ligi_tls_keys_has(keys, i) &&
             keys->openssl->CRYPTO_memcmp(identity, keys->identities[i], bytes) == 0) {
             party->which = i;
-            *session = make_session(keys, i, ssl);
+            *session = make_session(keys, key_of(keys, i), ssl);
         }
+    if (bytes == IDENTITY_BYTES && *session == NULL)
+        find_peer_key(ssl, party, identity, session);
     return 1;
 }
 
@@ -230,6 +290,7 @@ void ligi_tls_keys_close(ligi_tls_keys *keys)
     if (keys->method != NULL)
         keys->openssl->BIO_meth_free(keys->method);
     ligi_secret_memory_free(keys->key);
+    forget_peers(keys);
     free(keys);
 }
 

@@ -3,6 +3,7 @@
 #ifndef LIGI_TLS_KEYS_H
 #define LIGI_TLS_KEYS_H
 
+#include "net/net.h"
 #include "net/secure/tls_channel.h"
 #include "net/secure/tls_socket.h"
 
@@ -20,6 +21,10 @@ int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which);
  * connecting peer may prove any of them. A NULL group removes the key. */
 lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
                              const char *group);
+/* Secrets of peers that are told apart: from now on a connecting peer may also prove one of these,
+ * for the same group. Replaces those that were given before; connections that exist stay. */
+lig_status ligi_tls_keys_set_peers(ligi_tls_keys *keys, const ligi_net_peer_secret *secrets,
+                                   size_t count, const char *group);
 /* LIG_E_DENIED: a connection needs the key of a group before there is one. */
 lig_status ligi_tls_fail_early(void);
 
@@ -27,6 +32,7 @@ lig_status ligi_tls_fail_early(void);
 typedef struct ligi_tls_party {
     ligi_tls_keys *keys;
     unsigned which; /* index of the key: chosen by the connecting end, found by the accepting end */
+    uint64_t tag;   /* accepting end: of the peer's own secret; 0: it proved one of the group's */
 } ligi_tls_party;
 
 /* An OpenSSL connection that authenticates with one of the party's keys and by no other means.

@@ -82,6 +82,58 @@ static void test_a_key_that_is_not_set_opens_nothing(void **state)
     ligi_tls_keys_close(keys);
 }
 
+/* How a handshake of two of ours ends; *tag is what the accepting end found. */
+static lig_status meet_with(const char *secret, ligi_tls_keys *keys, uint64_t *tag)
+{
+    int pair[2], client_done = 0, server_done = 0;
+    ligi_tls_keys *mine = NULL;
+    ligi_tls_channel *client, *server;
+    lig_status status = LIG_OK, answer = LIG_OK;
+    assert_ok(ligi_tls_keys_open(secret, strlen(secret), "store", &mine));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+    assert_ok(ligi_tls_channel_open(mine, pair[0], LIGI_SECURE_CONNECT, "server", &client));
+    assert_ok(ligi_tls_channel_open(keys, pair[1], LIGI_SECURE_ACCEPT, "client", &server));
+    for (int i = 0; i < STEPS && status == LIG_OK && !(client_done && server_done); i++) {
+        if (answer == LIG_OK)
+            answer = ligi_tls_channel_handshake(client, &client_done);
+        status = ligi_tls_channel_handshake(server, &server_done);
+    }
+    *tag = ligi_tls_channel_tag(server);
+    assert_int_equal(status == LIG_OK, server_done);
+    ligi_tls_channel_close(client);
+    ligi_tls_channel_close(server);
+    ligi_tls_keys_close(mine);
+    close(pair[0]);
+    close(pair[1]);
+    return status;
+}
+
+static void test_peers_are_told_apart_by_their_secrets(void **state)
+{
+    static const char first[] = "first 0123456789abcdef0123456789",
+                      second[] = "second 0123456789abcdef012345678";
+    const ligi_net_peer_secret peers[] = {{first, sizeof first - 1, 7},
+                                          {second, sizeof second - 1, 8}};
+    ligi_tls_keys *keys = NULL;
+    uint64_t tag;
+    (void)state;
+    assert_ok(ligi_tls_keys_open(SECRET, sizeof SECRET - 1, "store", &keys));
+    assert_int_equal(meet_with(first, keys, &tag), LIG_E_DENIED);
+    assert_ok(ligi_tls_keys_set_peers(keys, peers, 2, "store"));
+    assert_ok(meet_with(first, keys, &tag));
+    assert_int_equal(tag, 7);
+    assert_ok(meet_with(second, keys, &tag));
+    assert_int_equal(tag, 8);
+    assert_ok(meet_with(SECRET, keys, &tag));
+    assert_int_equal(tag, 0);
+    assert_ok(ligi_tls_keys_set_peers(keys, peers + 1, 1, "store"));
+    assert_int_equal(meet_with(first, keys, &tag), LIG_E_DENIED);
+    assert_ok(meet_with(second, keys, &tag));
+    assert_ok(ligi_tls_keys_set_peers(keys, NULL, 0, "store"));
+    assert_int_equal(meet_with(second, keys, &tag), LIG_E_DENIED);
+    ligi_tls_keys_close(keys);
+}
+
 int main(void)
 {
     const ligi_openssl *openssl;
@@ -89,6 +141,8 @@ int main(void)
         print_message("left out: %s\n", lig_error_text());
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_key_that_is_not_set_opens_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_key_that_is_not_set_opens_nothing),
+        cmocka_unit_test(test_peers_are_told_apart_by_their_secrets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,10 @@ lig_status ligi_tcp_refresh_keys(ligi_tcp *self)
     if (self->keys == NULL || self->binding == binding)
         return LIG_OK;
     secret.iov_base = (void *)ligi_net_secret(self->net, &secret.iov_len);
+    size_t count;
+    const ligi_net_peer_secret *peers = ligi_net_peer_secrets(self->net, &count);
+    LIG_TRY(ligi_tls_keys_set_peers(self->keys, peers, count,
+                                    ligi_net_context(self->net, LIGI_KEY_MEET, NULL)));
     for (unsigned i = 0; i < LIGI_KEYS; i++)
         LIG_TRY(ligi_tls_keys_set(self->keys, i, &secret,
                                   ligi_net_context(self->net, (ligi_net_key)i, NULL)));

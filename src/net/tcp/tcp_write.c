@@ -227,8 +227,10 @@ static lig_status come_up(ligi_tcp_wire *wire)
     if (wire->connecting)
         return LIG_OK;
     LIG_TRY(ligi_stream_handshake(&wire->stream));
-    if (wire->stream.ready && wire->stream.secure != NULL)
+    if (wire->stream.ready && wire->stream.secure != NULL) {
         ligi_link_proved(wire->link, (ligi_net_key)ligi_tls_channel_used(wire->stream.secure));
+        ligi_link_set_tag(wire->link, ligi_tls_channel_tag(wire->stream.secure));
+    }
     watch_for(wire, ligi_stream_unsent(&wire->stream));
     if (wire->stream.ready) {
         wire->blocked = 0;
