@@ -7,7 +7,7 @@
 
 typedef struct ligi_client_saving {
     ligi_client *client;
-    const ligi_client_call *call;
+    ligi_client_call *call;
     const void *secret; /* of the store: keys the hashes */
     const ligi_plan *plan;
     const ligi_source *source;
