@@ -195,14 +195,16 @@ static int run(cli_call *call)
 static const cli_flag flags[] = {
     {"listen", 'l', "HOST:PORT",
      "where to listen (default: 127.0.0.1:0, a free port); beyond loopback needs --secret-file"},
-    {"secret-file", 0, "FILE", "the secret that clients need; SIGHUP reads it again"},
+    {"secret-file", 0, "FILE",
+     "the secret that clients need, or lines 'name role key [prefix/*]' with the role read, write "
+     "or admin; SIGHUP reads it again"},
     {"address-file", 0, "FILE", "write the address there, and remove the file at the end"},
     {"max-clients", 0, "N", "clients at one time (default: 1024)"},
     {"max-bytes-in-flight", 0, "BYTES",
      "of requests and replies at one time (default: 1G); a client gets a sixteenth"},
     {"rate", 0, "BYTES", "bytes a second that all clients together read (default: no limit)"},
     {"workers", 0, "N", "threads that answer requests (default: 16)"},
-    {"allow-shutdown", 0, NULL, "let clients end the server"},
+    {"allow-shutdown", 0, NULL, "let clients with the role admin end the server"},
     {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
     {"lease-timeout", 0, "SECONDS",
      "disconnect a client that is silent for this long (default: 60)"},
@@ -216,7 +218,8 @@ const cli_command cli_cmd_serve = {
     .details =
         "Clients use the store as ligament://HOST:PORT, or as ligament://@/PATH with the path of\n"
         "the address file. On the same host they connect through shared memory. SIGTERM and\n"
-        "SIGINT stop the server after running requests have finished; SIGHUP reloads the secret.",
+        "SIGINT stop the server after running requests have finished; SIGHUP reloads the\n"
+        "secret file and ends the sessions of roles that were changed.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

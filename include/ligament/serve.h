@@ -30,7 +30,7 @@ typedef struct lig_server_options {
     uint32_t flags;               /* LIG_SERVER_ALLOW_SHUTDOWN */
     const char *listen;           /* "host:port"; port 0: a free one. NULL: "127.0.0.1:0". Beyond loopback only with a
                                * secret */
-    const char *secret_file;      /* see secret.h; NULL: none */
+    const char *secret_file;      /* a secret (secret.h), or one line per role (docs/serve.md); NULL: none */
     const char *address_file;     /* the address is written there when the server listens, atomically, and removed at
                                * close; NULL: none */
     uint32_t max_clients;         /* sessions at one time; 0: 1024 */
@@ -50,8 +50,8 @@ LIG_API const char *lig_server_address(const lig_server *server);
 /* Waits until a client asks for a shutdown (if the flags allow it), or lig_server_stop is called; LIG_E_TIMEOUT. */
 LIG_API lig_status lig_server_wait(lig_server *server, int64_t timeout_ns);
 
-/* Reads the secret file again. When the secret has changed, all sessions end: their clients connect again with the new
- * one. LIG_E_BUSY when requests do not end in time: nothing was changed. */
+/* Reads the secret file again. Sessions whose role or key was removed or changed end; others continue. On failure
+ * nothing changes. */
 LIG_API lig_status lig_server_reload(lig_server *server);
 
 /* Refuses new clients and new requests, waits at most `grace_ns` for those that run, then ends all sessions.

@@ -63,6 +63,11 @@ lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *wha
     return LIG_OK;
 }
 
+int ligi_store_sees(const lig_store *store, const char *model)
+{
+    return store->scope == NULL || strncmp(model, store->scope, strlen(store->scope)) == 0;
+}
+
 lig_status ligi_store_clone(lig_store *store, lig_store **out)
 {
     lig_store *made;

@@ -48,6 +48,9 @@ struct lig_store {
 
     ligi_stamps stamps;
     struct ligi_once *once; /* the served request whose changes are made now; NULL: none */
+    const char *scope;      /* of a served request: models whose names do not begin like this do not
+                        * exist for it; NULL: all do */
+    int keyless; /* of a served store: the server has the key of the hashes and verifies */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t idle;
@@ -69,6 +72,9 @@ void ligi_store_drop(lig_store *store);
 /* LIG_E_CLOSED, with a sentence about what was waited for, when the wait is to end. */
 lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *what,
                                 const lig_store *store);
+
+/* 1 if the model of that name exists for the calls on this handle. */
+int ligi_store_sees(const lig_store *store, const char *model);
 
 /* What every public call asks first: LIG_E_CLOSED in a forked child. */
 lig_status ligi_store_usable(const lig_store *store);

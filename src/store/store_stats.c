@@ -2,6 +2,32 @@
 #include "store/catalog/catalog_view.h"
 #include "store/format/record.h"
 
+/* What a handle sees that does not see all: its models, and the bytes that they have written. */
+static lig_status sum_up_scope(lig_store *store, lig_store_stats *stats)
+{
+    ligi_catalog_view view;
+    LIG_TRY(ligi_catalog_view_begin(store, &view));
+    lig_store_stats sum = {.version = view.version};
+    lig_status status;
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    while (ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
+        ligi_record record = {0};
+        if (ligi_record_get(&item, store->secret, &record) == LIG_OK &&
+            ligi_store_sees(store, record.about.name)) {
+            sum.models++;
+            sum.tensors += record.tensor_count;
+            sum.bytes += record.bytes;
+            sum.stored_bytes += record.own_bytes;
+        }
+        ligi_record_fini(&record);
+    }
+    ligi_catalog_view_end(&view);
+    if (status == LIG_OK)
+        *stats = sum;
+    return status;
+}
+
 static lig_status sum_up(lig_store *store, lig_store_stats *stats)
 {
     ligi_catalog_view view;
@@ -44,6 +70,6 @@ lig_status lig_store_stat(lig_store *store, lig_store_stats *stats)
         return store->remote->stat(store, stats);
     lig_status status = LIG_E_BUSY;
     for (int i = 0; i < LIGI_VIEW_TRIES && status == LIG_E_BUSY; i++)
-        status = sum_up(store, stats);
+        status = store->scope ? sum_up_scope(store, stats) : sum_up(store, stats);
     return status;
 }

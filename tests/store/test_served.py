@@ -34,6 +34,37 @@ def test_a_secret_is_needed(tmp_path: Path, serve: Callable[..., str]) -> None:
             ligament.Store(uri + options)
 
 
+@pytest.mark.parametrize("transport", ["tcp", "auto"])
+def test_roles(tmp_path: Path, serve: Callable[..., str], transport: str) -> None:
+    r, a, b = "r" * 64, "a" * 64, "b" * 64
+    roles = tmp_path / "roles"
+    roles.write_text(f"root admin {r}\nalice write {a} team/*\nbob read {b} team/*\n")
+    roles.chmod(0o600)
+    uri = serve(tmp_path / "store", "--secret-file", str(roles))
+
+    def client(name: str) -> ligament.Store:
+        path = secret_file(tmp_path / name, name[0])
+        return ligament.Store(f"{uri}?secret_file={path}&transport={transport}")
+
+    weights = {"w": np.arange(1 << 20), "b": np.ones(3)}
+    with client("root") as root, client("alice") as alice, client("bob") as bob:
+        root.save("other/x", weights)
+        alice.save("team/a", weights)
+        alice.save("team/b", weights, parent="team/a")
+        assert [m.name for m in bob.models()] == ["team/a", "team/b"]
+        assert (bob.load("team/b")["w"] == weights["w"]).all()
+        assert (bob.load("team/b", map=True)["w"] == weights["w"]).all()
+        with pytest.raises(ligament.DeniedError, match="'bob'.*'save'"):
+            bob.save("team/c", weights)
+        with pytest.raises(ligament.DeniedError, match="'alice'.*'other/y'"):
+            alice.save("other/y", weights)
+        with pytest.raises(ligament.DeniedError, match="'alice'.*'other/x'"):
+            alice.load("other/x")
+        with pytest.raises(ligament.DeniedError, match="'alice'.*'compact'"):
+            alice.compact()
+        assert len(root.models()) == 3
+
+
 def test_a_frozen_server(tmp_path: Path, program: Path) -> None:
     command = [str(program), "serve", str(tmp_path / "store")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

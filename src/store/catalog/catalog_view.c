@@ -157,6 +157,11 @@ lig_status ligi_catalog_view_model(const ligi_catalog_view *view, uint64_t id, l
     return ligi_record_get(&item, view->store->secret, record);
 }
 
+static lig_status no_model(const ligi_catalog_view *view, const char *name)
+{
+    return lig_fail(LIG_E_NOTFOUND, "there is no model '%s' in %s", name, view->store->uri);
+}
+
 lig_status ligi_catalog_view_find(const ligi_catalog_view *view, const char *name,
                                   ligi_record *record)
 {
@@ -166,9 +171,12 @@ lig_status ligi_catalog_view_find(const ligi_catalog_view *view, const char *nam
     if (id == 0) {
         LIG_TRY(ligi_catalog_view_alias(view, name, &id));
         if (id == 0)
-            return lig_fail(LIG_E_NOTFOUND, "there is no model '%s' in %s", name, view->store->uri);
-        return ligi_catalog_view_model(view, id, record);
+            return no_model(view, name);
+        LIG_TRY(ligi_catalog_view_model(view, id, record));
+        return ligi_store_sees(view->store, record->about.name) ? LIG_OK : no_model(view, name);
     }
+    if (!ligi_store_sees(view->store, name))
+        return no_model(view, name);
     LIG_TRY(ligi_catalog_view_model(view, id, record));
     if (strcmp(record->about.name, name) != 0)
         return lig_fail(LIG_E_CORRUPT, "the catalog record of model '%s' belongs to '%s'", name,

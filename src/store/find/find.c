@@ -92,6 +92,19 @@ static lig_status look_at(search *self, const ligi_candidate *candidate)
     return LIG_OK;
 }
 
+/* Models of other scopes are not compared, and do not count towards the limit. */
+static lig_status is_seen(const search *self, uint64_t id, int *seen)
+{
+    ligi_record record = {0};
+    *seen = 1;
+    if (self->view->store->scope == NULL)
+        return LIG_OK;
+    lig_status status = ligi_catalog_view_model(self->view, id, &record);
+    *seen = status == LIG_OK && ligi_store_sees(self->view->store, record.about.name);
+    ligi_record_fini(&record);
+    return status == LIG_E_CORRUPT ? LIG_OK : status; /* `check` tells of it */
+}
+
 /* 1 if no later candidate can be better than the current results. */
 static int settled(const search *self, const ligi_candidate *next)
 {
@@ -105,12 +118,16 @@ static lig_status rank(search *self, const ligi_candidates_ask *ask)
     LIG_TRY(ligi_candidates_open(&candidates, self->view, ask));
     ligi_candidate next;
     lig_status status = LIG_OK;
-    while (status == LIG_OK && self->compared++ < COMPARED_MAX) {
+    while (status == LIG_OK && self->compared < COMPARED_MAX) {
+        int seen = 0;
         status = ligi_candidates_next(candidates, &next);
         if (status == LIG_OK && settled(self, &next))
             break;
         if (status == LIG_OK)
+            status = is_seen(self, next.id, &seen);
+        if (status == LIG_OK && seen)
             status = look_at(self, &next);
+        self->compared += (size_t)seen;
     }
     ligi_candidates_close(candidates);
     return status == LIG_E_NOTFOUND ? LIG_OK : status;

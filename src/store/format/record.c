@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,16 @@ void ligi_value_end(ligi_writer *writer, const ligi_catalog_key *key, const void
     if (writer->status == LIG_OK)
         ligi_put_u64(writer,
                      value_hash(secret, writer->data, writer->bytes, key->bytes, key->size));
+}
+
+void ligi_value_seal_again(const ligi_catalog_key *key, void *value, size_t bytes,
+                           const void *secret)
+{
+    assert(bytes > HASH_BYTES);
+    bytes -= HASH_BYTES;
+    uint64_t hash = value_hash(secret, value, bytes, key->bytes, key->size);
+    for (unsigned i = 0; i < HASH_BYTES; i++)
+        ((uint8_t *)value)[bytes + i] = (uint8_t)(hash >> 8 * i);
 }
 
 lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, ligi_reader *reader)

@@ -37,6 +37,9 @@ ligi_catalog_key ligi_catalog_key_text(enum ligi_table table, const void *secret
  * NULL: a plain hash. */
 void ligi_value_begin(ligi_writer *writer);
 void ligi_value_end(ligi_writer *writer, const ligi_catalog_key *key, const void *secret);
+/* Replaces the hash of a complete value by one with another secret. */
+void ligi_value_seal_again(const ligi_catalog_key *key, void *value, size_t bytes,
+                           const void *secret);
 /* Checks version and hash, and returns a reader over the bytes between them. */
 lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, ligi_reader *reader);
 

@@ -104,7 +104,8 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
             status = LIG_OK;
             continue;
         }
-        if (status == LIG_OK && fits(&model->shown, query))
+        if (status == LIG_OK && fits(&model->shown, query) &&
+            ligi_store_sees(store, model->shown.name))
             status = ligi_grow(&into->models, &into->capacity, into->count + 1,
                                sizeof *into->models, "a list of models");
         else if (status == LIG_OK) {

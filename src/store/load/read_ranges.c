@@ -22,7 +22,7 @@ static lig_status copy_inline(const ligi_fetch *fetch, const ligi_part *part)
 {
     const lig_range *range = &part->range;
     const uint8_t *from = fetch->model->inline_data + range->offset;
-    for (uint64_t at = 0; fetch->verify && at < range->bytes; at += LIG_BLOCK_BYTES) {
+    for (uint64_t at = 0; range->hashes && at < range->bytes; at += LIG_BLOCK_BYTES) {
         uint64_t left = range->bytes - at;
         uint64_t bytes = left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES;
         if (ligi_hash64(fetch->store->secret, from + at, bytes) !=
@@ -45,7 +45,7 @@ lig_status ligi_fetch_add(ligi_fetch *fetch, size_t tensor, uint64_t offset, uin
         part.range.memory = like->memory;
         part.range.device = like->device;
     }
-    if (fetch->verify)
+    if (fetch->verify && !fetch->store->keyless)
         part.range.hashes = fetch->model->manifest.hashes[tensor] + offset / LIG_BLOCK_BYTES;
     if (part.pack == 0)
         return copy_inline(fetch, &part);

@@ -160,11 +160,16 @@ lig_status ligi_ref_at(const ligi_catalog_view *view, uint64_t id, lig_ref **out
     lig_catalog_item item;
     ligi_model *model = NULL;
     lig_status status = ligi_catalog_view_get(view, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_model_list(&item, view->store->secret, &model);
+    if (status == LIG_OK && !ligi_store_sees(view->store, model->shown.name)) {
+        ligi_model_free(model);
+        status = LIG_E_NOTFOUND;
+    }
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status, "model %llu is no longer in %s: it was replaced or retired",
                         (unsigned long long)id, view->store->uri);
     LIG_TRY(status);
-    LIG_TRY(ligi_model_list(&item, view->store->secret, &model));
     LIG_TRY(ligi_ref_make(view->store, model, out));
     (*out)->version = view->version;
     return LIG_OK;

@@ -196,6 +196,38 @@ static int has_prefix(const ligi_catalog_view *view, const ligi_catalog_key *key
            memcmp(item.key, key->bytes, key->size) == 0;
 }
 
+/* 1 when the model that wrote the bytes exists for this handle: otherwise they are written again.
+ */
+static int is_seen(const ligi_catalog_view *view, const ligi_fingerprint_entry *stored)
+{
+    ligi_record owner = {0};
+    if (view->store->scope == NULL)
+        return 1;
+    int seen = ligi_catalog_view_model(view, stored->owner, &owner) == LIG_OK &&
+               ligi_store_sees(view->store, owner.about.name);
+    ligi_record_fini(&owner);
+    return seen;
+}
+
+/* The same as has_prefix for entries that are seen. */
+static int has_seen(const ligi_catalog_view *view, const ligi_catalog_key *prefix)
+{
+    ligi_catalog_key key = *prefix;
+    lig_catalog_item item;
+    while (ligi_catalog_view_seek(view, &key, &item) == LIG_OK && item.key_bytes >= prefix->size &&
+           memcmp(item.key, prefix->bytes, prefix->size) == 0 &&
+           item.key_bytes < sizeof key.bytes) {
+        ligi_fingerprint_entry entry = {0};
+        if (ligi_fingerprint_get(&item, view->store->secret, &entry) == LIG_OK &&
+            is_seen(view, &entry))
+            return 1;
+        memcpy(key.bytes, item.key, item.key_bytes);
+        key.bytes[item.key_bytes] = 0; /* the smallest key that is greater */
+        key.size = item.key_bytes + 1;
+    }
+    return 0;
+}
+
 int ligi_shares_may(const ligi_shares *self, uint64_t bytes)
 {
     return bytes >= LIGI_FINGERPRINT_MIN_BYTES ||
@@ -218,7 +250,9 @@ int ligi_shares_begin(const ligi_shares *self, const ligi_catalog_view *view, ui
         return 1;
     ligi_fingerprint_entry like = {.first = first, .bytes = bytes};
     ligi_catalog_key prefix = ligi_fingerprint_prefix(&like);
-    return bytes >= LIGI_FINGERPRINT_MIN_BYTES && has_prefix(view, &prefix);
+    if (bytes < LIGI_FINGERPRINT_MIN_BYTES)
+        return 0;
+    return view->store->scope ? has_seen(view, &prefix) : has_prefix(view, &prefix);
 }
 
 static int find_known(const ligi_shares *self, const uint64_t *hashes, uint64_t bytes,
@@ -254,7 +288,8 @@ static lig_status find_stored(ligi_shares *self, const ligi_catalog_view *view,
     if (status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED)
         return LIG_OK;
     LIG_TRY(status);
-    if (stored.bytes != found->bytes || stored.print.high != found->print.high)
+    if (stored.bytes != found->bytes || stored.print.high != found->print.high ||
+        !is_seen(view, &stored))
         return LIG_OK;
     if (find_held(self, stored.pack) == NULL) {
         ligi_use use = {.pack = stored.pack};

@@ -39,6 +39,10 @@ static lig_status find_ancestors(const ligi_catalog_view *view, uint64_t parent,
             return LIG_OK;
         LIG_TRY(status);
         LIG_TRY(add_item(to, &item, view->store->secret));
+        if (!ligi_store_sees(view->store, to->models[to->count - 1]->name)) {
+            lig_model_destroy(to->models[--to->count]);
+            return LIG_OK;
+        }
         parent = to->models[to->count - 1]->parent;
     }
     return LIG_OK;
@@ -61,7 +65,7 @@ static lig_status find_children(const ligi_catalog_view *view, uint64_t id, list
     while (ligi_catalog_view_next(view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_record record = {0};
         int child = ligi_record_get(&item, view->store->secret, &record) == LIG_OK &&
-                    record.about.parent == id;
+                    record.about.parent == id && ligi_store_sees(view->store, record.about.name);
         ligi_record_fini(&record);
         if (child)
             LIG_TRY(add_item(to, &item, view->store->secret));

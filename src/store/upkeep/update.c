@@ -167,6 +167,22 @@ static lig_status tell_alias(const ligi_catalog_view *view, const lig_catalog_it
     return LIG_OK;
 }
 
+/* Both names must be visible: an alias is one, too. */
+static int sees_alias(const ligi_catalog_view *view, const lig_catalog_item *item)
+{
+    const char *text;
+    uint64_t id;
+    ligi_record record = {0};
+    if (view->store->scope == NULL)
+        return 1;
+    int seen = ligi_alias_get(item, view->store->secret, &text, &id) == LIG_OK &&
+               ligi_store_sees(view->store, text) &&
+               ligi_catalog_view_model(view, id, &record) == LIG_OK &&
+               ligi_store_sees(view->store, record.about.name);
+    ligi_record_fini(&record);
+    return seen;
+}
+
 lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model)
 {
     LIG_TRY(ligi_store_usable(store));
@@ -180,7 +196,7 @@ lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char
     size_t at = 0;
     int found = 0;
     while (!found && ligi_catalog_view_next(&view, LIGI_TABLE_ALIAS, &walk, &item, &status))
-        found = at++ == index;
+        found = sees_alias(&view, &item) && at++ == index;
     if (found)
         status = tell_alias(&view, &item, alias, model);
     else if (status == LIG_OK)

@@ -47,6 +47,7 @@ typedef struct ligi_client {
     int same_host;
     int silent_pings;                     /* without an answer */
     uint8_t uuid[LIGI_SERVED_UUID_BYTES]; /* of the store, since the first connection */
+    int limited;                          /* likewise: the role sees some models only */
     uint64_t session;        /* counts connections: what the server kept ends with one */
     ligi_client_call *calls; /* under way */
     uint32_t call_count;

@@ -12,6 +12,7 @@
 #include "net/service.h"
 #include "store/serve/client/client_request.h"
 #include "store/serve/client/packs/client_pins.h"
+#include "store/serve/roles/role_file.h"
 
 #include <ligament/secret.h>
 
@@ -186,8 +187,10 @@ static lig_status attempt(ligi_client *client, const char *address, const ligi_i
     ligi_writer bytes = {0};
     char host[LIGI_SERVED_HOST_BYTES_MAX + 1] = "";
     (void)gethostname(host, sizeof host - 1);
-    ligi_served_hello hello = {.pid = (uint32_t)getpid(), .host = host, .user = ""};
+    ligi_served_hello hello = {.pid = (uint32_t)getpid(), .host = host};
     memcpy(hello.client, client->id, sizeof hello.client);
+    if (address == NULL)
+        memcpy(hello.pass, client->welcome.pass, sizeof hello.pass);
     ligi_served_hello_put(&bytes, &hello);
     ligi_connect how = {.address = address,
                         .card = address ? NULL : client->card,
@@ -241,12 +244,20 @@ static lig_status prefer_shm(ligi_client *client, const ligi_interrupt *interrup
     return LIG_OK;
 }
 
+static int is_limited(const ligi_client *client)
+{
+    return (client->welcome.flags & LIGI_SERVED_LIMITED) != 0;
+}
+
 static lig_status check_link(const ligi_client *client, const ligi_link *link)
 {
     if (!ligi_link_up(link))
         return lig_fail(LIG_E_PEER, "the connection to %s was lost at once", client->uri);
     if (client->session && memcmp(client->uuid, client->welcome.uuid, sizeof client->uuid) != 0)
         return lig_fail(LIG_E_MISMATCH, "%s serves another store than before (open it again)",
+                        client->uri);
+    if (client->session && client->limited != is_limited(client))
+        return lig_fail(LIG_E_MISMATCH, "the role at %s is another than before (open it again)",
                         client->uri);
     return LIG_OK;
 }
@@ -259,7 +270,7 @@ static void renew_secret(const ligi_client *client)
     size_t bytes;
     if (client->options.secret_file == NULL || client->session == 0)
         return;
-    lig_status status = lig_secret_read(client->options.secret_file, &secret, &bytes);
+    lig_status status = ligi_served_role_key_read(client->options.secret_file, &secret, &bytes);
     if (status == LIG_OK) {
         status = ligi_net_replace_secret(client->net, secret, bytes);
         lig_secret_free(secret);
@@ -284,6 +295,7 @@ static lig_status make_link(ligi_client *client, const ligi_interrupt *interrupt
         client->link = link;
         client->session++;
         client->silent_pings = 0;
+        client->limited = is_limited(client);
         client->state = LIGI_CLIENT_UP;
         memcpy(client->uuid, client->welcome.uuid, sizeof client->uuid);
     } else {

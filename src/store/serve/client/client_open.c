@@ -9,6 +9,7 @@
 #include "store/serve/client/client_request.h"
 #include "store/serve/client/client_volume.h"
 #include "store/serve/client/packs/client_files.h"
+#include "store/serve/roles/role_file.h"
 
 #include <ligament/secret.h>
 
@@ -82,7 +83,7 @@ static lig_status open_net(ligi_client *client)
     char *secret = NULL;
     size_t bytes = 0;
     if (client->options.secret_file)
-        LIG_TRY(lig_secret_read(client->options.secret_file, &secret, &bytes));
+        LIG_TRY(ligi_served_role_key_read(client->options.secret_file, &secret, &bytes));
     const ligi_net_options net = {
         .secret = secret, .secret_bytes = bytes, .group = LIGI_SERVED_GROUP, .background = 1};
     lig_status status = ligi_net_open(&client->net, &net);
@@ -129,6 +130,7 @@ static void show_store(lig_store *store, const ligi_client *client)
     const ligi_served_welcome *welcome = &client->welcome;
     memcpy(store->uuid, welcome->uuid, sizeof store->uuid);
     memcpy(store->secret, welcome->secret, sizeof store->secret);
+    store->keyless = (welcome->flags & LIGI_SERVED_LIMITED) != 0;
     if (welcome->flags & LIGI_SERVED_READ_ONLY)
         store->mode = 'r';
 }

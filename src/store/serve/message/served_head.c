@@ -185,6 +185,13 @@ static lig_status open_hello(ligi_reader *reader, const char *peer)
     return LIG_OK;
 }
 
+static void get_fixed(ligi_reader *reader, void *out, size_t bytes)
+{
+    const void *found = ligi_get_bytes(reader, bytes);
+    if (found)
+        memcpy(out, found, bytes);
+}
+
 void ligi_served_hello_put(ligi_writer *writer, const ligi_served_hello *hello)
 {
     ligi_put_bytes(writer, magic, sizeof magic);
@@ -192,19 +199,17 @@ void ligi_served_hello_put(ligi_writer *writer, const ligi_served_hello *hello)
     ligi_put_bytes(writer, hello->client, sizeof hello->client);
     ligi_put_u32(writer, hello->pid);
     ligi_put_text(writer, hello->host);
-    ligi_put_text(writer, hello->user);
+    ligi_put_bytes(writer, hello->pass, sizeof hello->pass);
 }
 
 lig_status ligi_served_hello_get(const void *bytes, size_t size, ligi_served_hello *hello)
 {
     ligi_reader reader = {.data = bytes, .bytes = size};
     LIG_TRY(open_hello(&reader, "client"));
-    const void *client = ligi_get_bytes(&reader, sizeof hello->client);
-    if (client)
-        memcpy(hello->client, client, sizeof hello->client);
+    get_fixed(&reader, hello->client, sizeof hello->client);
     hello->pid = ligi_get_u32(&reader);
     hello->host = ligi_get_text(&reader, LIGI_SERVED_HOST_BYTES_MAX);
-    hello->user = ligi_get_text(&reader, LIGI_SERVED_HOST_BYTES_MAX);
+    get_fixed(&reader, hello->pass, sizeof hello->pass);
     return ligi_served_end(&reader, "hello");
 }
 
@@ -216,19 +221,13 @@ void ligi_served_welcome_put(ligi_writer *writer, const ligi_served_welcome *wel
     ligi_put_u32(writer, welcome->volume_flags);
     ligi_put_bytes(writer, welcome->uuid, sizeof welcome->uuid);
     ligi_put_bytes(writer, welcome->secret, sizeof welcome->secret);
+    ligi_put_bytes(writer, welcome->pass, sizeof welcome->pass);
     ligi_put_u64(writer, welcome->session);
     ligi_put_u64(writer, welcome->lease_ns);
     ligi_put_u64(writer, welcome->flight_bytes_max);
     ligi_put_u64(writer, welcome->read_bytes_max);
     ligi_put_u32(writer, welcome->request_max);
     ligi_served_blob_put(writer, welcome->card, welcome->card_bytes);
-}
-
-static void get_fixed(ligi_reader *reader, void *out, size_t bytes)
-{
-    const void *found = ligi_get_bytes(reader, bytes);
-    if (found)
-        memcpy(out, found, bytes);
 }
 
 lig_status ligi_served_welcome_get(const void *bytes, size_t size, ligi_served_welcome *welcome)
@@ -239,6 +238,7 @@ lig_status ligi_served_welcome_get(const void *bytes, size_t size, ligi_served_w
     welcome->volume_flags = ligi_get_u32(&reader);
     get_fixed(&reader, welcome->uuid, sizeof welcome->uuid);
     get_fixed(&reader, welcome->secret, sizeof welcome->secret);
+    get_fixed(&reader, welcome->pass, sizeof welcome->pass);
     welcome->session = ligi_get_u64(&reader);
     welcome->lease_ns = ligi_get_u64(&reader);
     welcome->flight_bytes_max = ligi_get_u64(&reader);

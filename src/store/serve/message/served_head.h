@@ -61,7 +61,7 @@
 
 #include <ligament/store.h>
 
-#define LIGI_SERVED_VERSION 1u
+#define LIGI_SERVED_VERSION 2u
 #define LIGI_SERVED_GROUP "store" /* ligi_net_options.group at both ends */
 #define LIGI_SERVED_HEAD_BYTES 40
 #define LIGI_SERVED_INSIDE_BYTES 16384 /* a longer body is sent in the payload */
@@ -70,6 +70,7 @@
 #define LIGI_SERVED_CLIENT_BYTES 16
 #define LIGI_SERVED_UUID_BYTES 16
 #define LIGI_SERVED_HOST_BYTES_MAX 255
+#define LIGI_SERVED_PASS_BYTES 32
 #define LIGI_SERVED_CARD_BYTES_MAX 600 /* a longer card is left out of the welcome; see INFO */
 
 typedef enum ligi_served_op {
@@ -138,17 +139,22 @@ typedef struct ligi_served_hello {
     uint8_t client[LIGI_SERVED_CLIENT_BYTES]; /* random, one per handle; kept over reconnects */
     uint32_t pid;
     const char *host; /* for error texts */
-    const char *user; /* the name of the secret that the client uses; "": the only one */
+    /* Over shared memory, which proves no secret: the pass of the welcome over TCP; else zeros. */
+    uint8_t pass[LIGI_SERVED_PASS_BYTES];
 } ligi_served_hello;
 
 #define LIGI_SERVED_READ_ONLY 1u   /* nothing can be changed through this server */
 #define LIGI_SERVED_DESCRIPTORS 2u /* DESCRIPTOR works on this host */
+#define LIGI_SERVED_LIMITED                                                                        \
+    4u /* the role sees some models: the server keeps the key of the
+                                    * hashes, and verifies the blocks that it sends */
 
 typedef struct ligi_served_welcome {
     uint32_t flags;
     uint32_t volume_flags; /* of the store's volume */
     uint8_t uuid[LIGI_SERVED_UUID_BYTES];
-    uint8_t secret[LIG_SECRET_BYTES]; /* keys the store's hashes */
+    uint8_t secret[LIG_SECRET_BYTES];     /* keys the store's hashes; zeros with LIMITED */
+    uint8_t pass[LIGI_SERVED_PASS_BYTES]; /* works once, while this session lasts */
     uint64_t session;
     uint64_t lease_ns;
     uint64_t flight_bytes_max; /* of requests and replies of this session at one time */

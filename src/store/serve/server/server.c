@@ -14,6 +14,7 @@
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_receive.h"
 #include "store/serve/server/server_reply.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <ligament/secret.h>
@@ -28,7 +29,6 @@
 #define LEASE_LEAST_NS INT64_C(100000000)
 #define FLIGHT_BYTES (UINT64_C(1) << 30)
 #define END_NS INT64_C(10000000000) /* for what was interrupted */
-#define RELOAD_NS INT64_C(30000000000)
 enum { CLIENTS = 1024, WORKERS = 16, WORKERS_MAX = 1024, SHARE = 16 };
 
 /* --- opening --- */
@@ -71,14 +71,17 @@ static lig_status open_net(lig_server *server)
     ligi_net_options options = {.group = LIGI_SERVED_GROUP,
                                 .link_max = server->options.max_clients + 512,
                                 .payload_bytes_max = LIGI_SERVED_BODY_BYTES_MAX * 2};
-    char *secret = NULL;
-    if (server->secret_file)
-        LIG_TRY(lig_secret_read(server->secret_file, &secret, &options.secret_bytes));
-    options.secret = secret;
-    server->secret_hash = ligi_hash128_plain(secret, options.secret_bytes);
+    char own[LIG_SECRET_TEXT_MAX]; /* nobody's: each client proves the key of its role */
+    LIG_TRY(ligi_served_roles_open(server));
+    LIG_TRY(lig_secret_make(own));
+    if (server->secret_file) {
+        options.secret = own;
+        options.secret_bytes = sizeof own - 1;
+    }
     lig_status status = ligi_net_open(&server->net, &options);
-    lig_secret_free(secret);
+    explicit_bzero(own, sizeof own);
     LIG_TRY(status);
+    LIG_TRY(ligi_served_roles_accept(server));
     return ligi_net_serve(server->net, LIGI_SERVICE_STORE, &ligi_served_hooks, server);
 }
 
@@ -272,8 +275,6 @@ lig_status lig_server_stop(lig_server *server, int64_t grace_ns)
 {
     LIG_TRY(usable(server));
     ligi_served_ask_stop(server);
-    if (server->net == NULL) /* a reload has failed */
-        return LIG_OK;
     lig_status status = quiesce(server, grace_ns);
     end_all(server);
     if (status != LIG_OK)
@@ -282,61 +283,10 @@ lig_status lig_server_stop(lig_server *server, int64_t grace_ns)
     return LIG_OK;
 }
 
-/* --- another secret --- */
-
-static lig_status is_changed(const lig_server *server, int *changed)
-{
-    char *secret;
-    size_t bytes;
-    *changed = 0;
-    if (server->secret_file == NULL)
-        return LIG_OK;
-    LIG_TRY(lig_secret_read(server->secret_file, &secret, &bytes));
-    ligi_hash128 hash = ligi_hash128_plain(secret, bytes);
-    lig_secret_free(secret);
-    *changed = hash.low != server->secret_hash.low || hash.high != server->secret_hash.high;
-    return LIG_OK;
-}
-
-/* The port stays the same. Clients that come with the new secret find the endpoint again. */
-static lig_status reopen(lig_server *server)
-{
-    char *address;
-    LIG_TRY(ligi_strdup(&address, server->address));
-    close_endpoint(server);
-    free(server->listen);
-    server->listen = address;
-    lig_status status = open_endpoint(server);
-    if (status != LIG_OK) {
-        close_endpoint(server);
-        ligi_served_ask_stop(server);
-    }
-    return status;
-}
-
 lig_status lig_server_reload(lig_server *server)
 {
-    int changed;
     LIG_TRY(usable(server));
-    LIG_TRY(is_changed(server, &changed));
-    if (!changed)
-        return LIG_OK;
-    lig_status status = quiesce(server, RELOAD_NS);
-    if (status == LIG_OK) {
-        end_all(server);
-        status = reopen(server);
-    } else {
-        status = lig_fail(LIG_E_BUSY,
-                          "the secret is still the old one: requests did not end within "
-                          "%.3g s (send SIGHUP again later)",
-                          (double)RELOAD_NS / 1e9);
-    }
-    atomic_store(&server->stopping, 0);
-    pthread_mutex_lock(&server->watches.lock);
-    server->watches.closed = 0;
-    pthread_mutex_unlock(&server->watches.lock);
-    lig_status watches = ligi_served_watches_start(server);
-    return status != LIG_OK ? status : watches;
+    return ligi_served_roles_reload(server);
 }
 
 /* Parts that were not opened are NULL. */
@@ -365,6 +315,7 @@ void lig_server_close(lig_server *server)
         lig_store_close(server->store);
     }
     ligi_served_buffers_fini(&server->buffers);
+    ligi_served_roles_close(server);
     free(server->listen);
     free(server->secret_file);
     free(server->address_file);

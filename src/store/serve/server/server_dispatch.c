@@ -11,6 +11,7 @@
 #include "store/serve/server/server.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_reply.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -118,9 +119,11 @@ void ligi_served_request_run(ligi_served_worker *worker, ligi_served_job *job)
         status = lig_fail(LIG_E_CLOSED, "the session has ended");
     } else {
         lig_store_set_interrupt(worker->store, is_cancelled, job);
+        worker->store->scope = ligi_served_scope(job->session);
         status = check(&call);
         if (status == LIG_OK)
             status = handlers[job->head.op](&call);
+        worker->store->scope = NULL;
         lig_store_set_interrupt(worker->store, NULL, NULL);
     }
     if (!call.later)

@@ -111,13 +111,13 @@ static int raw_is_lost(void *context)
     return ((const raw_client *)context)->lost;
 }
 
-/* Connects with these bytes as the hello. `address`: host:port. */
-static inline void raw_connect(raw_client *self, const char *address, const ligi_writer *hello)
+/* Connects to a URI with these bytes as the hello. `key`: of a role; NULL: no secret. */
+static inline void raw_connect_as(raw_client *self, const char *uri, const char *key,
+                                  const ligi_writer *hello)
 {
-    char uri[256];
-    const ligi_net_options options = {.group = LIGI_SERVED_GROUP};
+    const ligi_net_options options = {
+        .group = LIGI_SERVED_GROUP, .secret = key, .secret_bytes = key ? strlen(key) : 0};
     memset(self, 0, sizeof *self);
-    snprintf(uri, sizeof uri, "tcp://%s", address);
     assert_ok(ligi_net_open(&self->net, &options));
     assert_ok(ligi_net_serve(self->net, LIGI_SERVICE_STORE, &raw_hooks, self));
     const ligi_connect how = {.address = uri,
@@ -128,15 +128,33 @@ static inline void raw_connect(raw_client *self, const char *address, const ligi
     assert_ok(ligi_net_wait(self->net, raw_settled, self, RAW_NS));
 }
 
+/* `address`: host:port. */
+static inline void raw_connect(raw_client *self, const char *address, const ligi_writer *hello)
+{
+    char uri[256];
+    snprintf(uri, sizeof uri, "tcp://%s", address);
+    raw_connect_as(self, uri, NULL, hello);
+}
+
 /* A client whose id is filled with `client`, of a process of that number. */
-static inline void raw_open(raw_client *self, const char *address, uint8_t client)
+static inline void raw_open_as(raw_client *self, const char *uri, const char *key, uint8_t client,
+                               const uint8_t *pass)
 {
     ligi_writer bytes = {0};
-    ligi_served_hello hello = {.pid = client, .host = "testing", .user = ""};
+    ligi_served_hello hello = {.pid = client, .host = "testing"};
     memset(hello.client, client, sizeof hello.client);
+    if (pass)
+        memcpy(hello.pass, pass, sizeof hello.pass);
     ligi_served_hello_put(&bytes, &hello);
-    raw_connect(self, address, &bytes);
+    raw_connect_as(self, uri, key, &bytes);
     ligi_writer_fini(&bytes);
+}
+
+static inline void raw_open(raw_client *self, const char *address, uint8_t client)
+{
+    char uri[256];
+    snprintf(uri, sizeof uri, "tcp://%s", address);
+    raw_open_as(self, uri, NULL, client, NULL);
 }
 
 static inline void raw_close(raw_client *self)

@@ -8,6 +8,7 @@
 #include "store/serve/server/server_driver.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_reply.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -35,7 +36,11 @@ static lig_status welcome(const ligi_served_session *session, ligi_reply *reply)
     if (ligi_served_descriptors_work(session))
         said.flags |= LIGI_SERVED_DESCRIPTORS;
     memcpy(said.uuid, store->uuid, sizeof said.uuid);
-    memcpy(said.secret, store->secret, sizeof said.secret);
+    memcpy(said.pass, session->pass, sizeof said.pass);
+    if (ligi_served_scope(session))
+        said.flags |= LIGI_SERVED_LIMITED;
+    else
+        memcpy(said.secret, store->secret, sizeof said.secret);
     ligi_writer writer = {0};
     ligi_served_welcome_put(&writer, &said);
     lig_status status = writer.status;
@@ -61,7 +66,9 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
                         server->session_count);
     }
     LIG_TRY(ligi_served_session_open(server, link, hello, &session));
-    lig_status status = welcome(session, reply);
+    lig_status status = ligi_served_pass_make(session);
+    if (status == LIG_OK)
+        status = welcome(session, reply);
     if (status != LIG_OK) { /* net closes the link itself */
         session->link = NULL;
         server->sessions = session->after;
@@ -98,6 +105,7 @@ static lig_status admit(ligi_served_session *session, uint32_t op, uint64_t payl
 {
     lig_server *server = session->server;
     unsigned waiting = atomic_load(&session->requests);
+    LIG_TRY(ligi_served_may(session, op));
     if (is_sequel(op) && waiting < SEQUELS_MAX)
         return ligi_served_charge(session, payload_bytes);
     if (atomic_load(&server->stopping))
@@ -172,8 +180,10 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
         head.op == LIGI_SERVED_DONE)
         return lig_fail(LIG_E_CORRUPT, "protocol error: a client sent '%s', which servers send",
                         ligi_served_op_name(head.op));
-    if (head.op == LIGI_SERVED_DATA)
+    if (head.op == LIGI_SERVED_DATA) {
+        LIG_TRY(ligi_served_may(session, head.op));
         return take_data(session, &head, arrival, landing);
+    }
     return take_request(session, &head, arrival, landing);
 }
 

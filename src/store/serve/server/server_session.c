@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/server_queue.h"
+#include "store/serve/server/server_roles.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,9 @@ lig_status ligi_served_session_open(lig_server *server, ligi_link *link, const l
 {
     ligi_served_hello said;
     ligi_served_session *session;
+    ligi_served_role role;
     LIG_TRY(ligi_served_hello_get(hello->data, hello->bytes, &said));
+    LIG_TRY(ligi_served_role_of(server, link, &said, &role));
     LIG_TRY(ligi_calloc(&session, 1, sizeof *session, "a session"));
     session->server = server;
     session->link = link;
@@ -22,6 +25,7 @@ lig_status ligi_served_session_open(lig_server *server, ligi_link *link, const l
     session->number = ++server->next_session;
     session->next_number = 1;
     session->pid = said.pid;
+    session->role = role;
     session->same_host = server->same_boot_known &&
                          memcmp(server->boot_id, hello->boot_id, sizeof server->boot_id) == 0;
     memcpy(session->client, said.client, sizeof session->client);

@@ -11,12 +11,12 @@
 #ifndef LIGI_SERVER_STATE_H
 #define LIGI_SERVER_STATE_H
 
-#include "base/hash.h"
 #include "base/ticket.h"
 #include "net/link/link.h"
 #include "net/net.h"
 #include "store/handle.h"
 #include "store/serve/message/served_head.h"
+#include "store/serve/roles/role_file.h"
 #include "store/serve/server/server_buffers.h"
 
 #include <ligament/serve.h>
@@ -104,7 +104,6 @@ struct lig_server {
     ligi_net *net;
     lig_server_options options; /* the values in force; the texts are below */
     char *listen, *secret_file, *address_file;
-    ligi_hash128 secret_hash; /* of the secret in use */
     char address[LIGI_ADDRESS_BYTES_MAX];
     uint8_t card[LIGI_CARD_BYTES_MAX];
     size_t card_bytes;
@@ -120,6 +119,8 @@ struct lig_server {
     int asked; /* a client has asked for a shutdown, or stop was called */
 
     ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next ones */
+    ligi_served_role_file roles;   /* none: everybody is an admin */
+    uint64_t next_tag;             /* of a role */
     atomic_uint session_count;
     uint64_t next_session;
     struct ligi_served_delayed *delayed, **delayed_end; /* replies that the rate holds back */
@@ -150,6 +151,9 @@ struct ligi_served_session {
     uint32_t pid;
     char host[LIGI_SERVED_HOST_BYTES_MAX + 1];
     int same_host;
+    ligi_served_role role;
+    uint8_t pass[LIGI_SERVED_PASS_BYTES]; /* guarded by the endpoint's lock; zeros: none, or used */
+    atomic_uint denials;                  /* requests that the role may not make */
     atomic_int users;
     atomic_int ended;
     atomic_uint_fast64_t flight;

@@ -5,6 +5,7 @@
 #include "store/serve/message/served_changes.h"
 #include "store/serve/message/served_state.h"
 #include "store/serve/server/server_reply.h"
+#include "store/serve/server/server_roles.h"
 
 #include <string.h>
 
@@ -58,6 +59,10 @@ lig_status ligi_served_update_run(ligi_served_call *call)
     struct ligi_once once;
     lig_status status = ligi_served_update_get(BODY(call), &what);
     if (status == LIG_OK)
+        status = ligi_served_may_name(call, what.model);
+    if (status == LIG_OK)
+        status = ligi_served_may_name(call, what.update.name);
+    if (status == LIG_OK)
         status = ligi_served_once(call, &once, update, &what);
     ligi_served_update_fini(&what);
     return status;
@@ -74,6 +79,8 @@ lig_status ligi_served_alias_run(ligi_served_call *call)
     ligi_served_alias what;
     struct ligi_once once;
     LIG_TRY(ligi_served_alias_get(BODY(call), &what));
+    LIG_TRY(ligi_served_may_name(call, what.alias));
+    LIG_TRY(ligi_served_may_name(call, what.model));
     return ligi_served_once(call, &once, alias, &what);
 }
 
@@ -87,6 +94,7 @@ lig_status ligi_served_retire_run(ligi_served_call *call)
     const char *model;
     struct ligi_once once;
     LIG_TRY(ligi_served_text_get(BODY(call), &model));
+    LIG_TRY(ligi_served_may_name(call, model));
     return ligi_served_once(call, &once, retire, (void *)model);
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "net/progress.h"
 #include "store/serve/message/served_reads.h"
+#include "store/serve/roles/rights.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -238,7 +239,8 @@ void ligi_served_descriptors_close(lig_server *server)
 
 int ligi_served_descriptors_work(const ligi_served_session *session)
 {
-    return session->same_host && session->server->descriptors != NULL;
+    return session->same_host && session->server->descriptors != NULL &&
+           !ligi_served_role_is_limited(&session->role);
 }
 
 /* --- the request --- */

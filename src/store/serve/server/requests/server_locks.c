@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -132,6 +133,7 @@ lig_status ligi_served_lock_run(ligi_served_call *call)
     named_lock *lock = NULL;
     uint64_t number;
     LIG_TRY(ligi_served_text_get(call->job->body, call->job->head.body_bytes, &name));
+    LIG_TRY(ligi_served_may_name(call, name));
     LIG_TRY(take(call, name, &lock));
     LIG_TRY(ligi_served_hold(call->session, lock, release, &number));
     ligi_served_number_put(&call->body, number);

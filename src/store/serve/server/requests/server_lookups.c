@@ -9,10 +9,13 @@
 #include "store/serve/message/served_find.h"
 #include "store/serve/message/served_reads.h"
 #include "store/serve/message/served_state.h"
+#include "store/serve/server/requests/server_grants.h"
 #include "store/serve/server/server_dispatch.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 #include "store/upkeep/lineage.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +29,14 @@ void ligi_served_ref_release(void *ref)
     lig_ref_release(ref);
 }
 
-ligi_served_model ligi_served_model_of(const lig_model *shown)
+ligi_served_model ligi_served_model_of(const ligi_served_session *session, const lig_model *shown)
 {
+    static const uint8_t no_key[LIG_SECRET_BYTES];
     const ligi_model *model = (const ligi_model *)shown; /* its first member */
+    if (ligi_served_scope(session)) {
+        ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, model->record.about.id);
+        ligi_value_seal_again(&key, model->record_bytes, model->record_size, no_key);
+    }
     return (ligi_served_model){.id = model->record.about.id,
                                .record = model->record_bytes,
                                .record_bytes = model->record_size,
@@ -45,9 +53,10 @@ lig_status ligi_served_resolve_run(ligi_served_call *call)
     LIG_TRY(ligi_served_selector_get(BODY(call), &selector));
     if (selector.name)
         LIG_TRY(ligi_labels_check_name("model", selector.name));
+    LIG_TRY(ligi_served_may_name(call, selector.name));
     int hold = (selector.flags & LIGI_SERVED_HOLD) != 0;
     LIG_TRY(ligi_ref_open(call->store, selector.name, selector.id, hold ? LIGI_REF_HELD : 0, &ref));
-    ligi_served_model model = ligi_served_model_of(lig_ref_model(ref));
+    ligi_served_model model = ligi_served_model_of(call->session, lig_ref_model(ref));
     call->version = ref->version;
     if (!hold) {
         ligi_served_model_put(&call->body, &model);
@@ -66,12 +75,13 @@ lig_status ligi_served_resolve_run(ligi_served_call *call)
     return status;
 }
 
-static lig_status list_of(lig_model *const *models, size_t count, ligi_served_list *list)
+static lig_status list_of(const ligi_served_session *session, lig_model *const *models,
+                          size_t count, ligi_served_list *list)
 {
     LIG_TRY(ligi_calloc(&list->models, count, sizeof *list->models, "a list of models"));
     list->count = count;
     for (size_t i = 0; i < count; i++)
-        list->models[i] = ligi_served_model_of(models[i]);
+        list->models[i] = ligi_served_model_of(session, models[i]);
     return LIG_OK;
 }
 
@@ -85,7 +95,7 @@ lig_status ligi_served_models_run(ligi_served_call *call)
     if (status == LIG_OK)
         status = lig_store_models(call->store, &query, &models, &count);
     if (status == LIG_OK)
-        status = list_of(models, count, &list);
+        status = list_of(call->session, models, count, &list);
     if (status == LIG_OK)
         ligi_served_list_put(&call->body, &list);
     ligi_served_list_fini(&list);
@@ -100,13 +110,15 @@ lig_status ligi_served_lineage_run(ligi_served_call *call)
     ligi_served_lineage found = {0};
     lig_lineage *lineage = NULL;
     LIG_TRY(ligi_served_selector_get(BODY(call), &selector));
+    LIG_TRY(ligi_served_may_name(call, selector.name));
     lig_status status = selector.name
                             ? lig_store_lineage(call->store, selector.name, &lineage)
                             : ligi_lineage_of(call->store, selector.id, selector.parent, &lineage);
     if (status == LIG_OK)
-        status = list_of(lineage->ancestors, lineage->ancestor_count, &found.ancestors);
+        status =
+            list_of(call->session, lineage->ancestors, lineage->ancestor_count, &found.ancestors);
     if (status == LIG_OK)
-        status = list_of(lineage->children, lineage->child_count, &found.children);
+        status = list_of(call->session, lineage->children, lineage->child_count, &found.children);
     if (status == LIG_OK)
         ligi_served_lineage_put(&call->body, &found);
     ligi_served_lineage_fini(&found);
@@ -130,9 +142,13 @@ lig_status ligi_served_alias_at_run(ligi_served_call *call)
 
 lig_status ligi_served_info_run(ligi_served_call *call)
 {
-    char description[1024];
-    LIG_TRY(lig_store_describe(call->store, description, sizeof description));
-    ligi_served_info info = {.uri = lig_store_uri(call->store),
+    char description[1024] = "";
+    const char *scope = ligi_served_scope(call->session);
+    if (scope) /* the store's place and size are nobody's business */
+        snprintf(description, sizeof description, "models of '%s*'", scope);
+    else
+        LIG_TRY(lig_store_describe(call->store, description, sizeof description));
+    ligi_served_info info = {.uri = scope ? "a store" : lig_store_uri(call->store),
                              .description = description,
                              .release = lig_version(),
                              .card = call->server->card,
@@ -169,7 +185,10 @@ lig_status ligi_served_pack_size_run(ligi_served_call *call)
     const ligi_volume *volume = call->store->volume;
     uint64_t pack, bytes;
     LIG_TRY(ligi_served_number_get(BODY(call), &pack));
-    LIG_TRY(volume->ops->pack_size(volume->self, pack, &bytes));
+    if (ligi_served_scope(call->session))
+        LIG_TRY(ligi_served_grant_size(call, pack, &bytes));
+    else
+        LIG_TRY(volume->ops->pack_size(volume->self, pack, &bytes));
     ligi_served_number_put(&call->body, bytes);
     return LIG_OK;
 }
@@ -178,6 +197,7 @@ static lig_status read_ranges(ligi_served_call *call, const ligi_served_read *re
 {
     const lig_store *store = call->store;
     lig_range *ranges;
+    uint64_t *hashes = NULL;
     size_t bad;
     int64_t begin = ligi_now_ns();
     LIG_TRY(ligi_calloc(&ranges, read->count, sizeof *ranges, "ranges"));
@@ -187,8 +207,11 @@ static lig_status read_ranges(ligi_served_call *call, const ligi_served_read *re
             .data = at, .bytes = read->ranges[i].bytes, .offset = read->ranges[i].offset};
         at += read->ranges[i].bytes;
     }
-    lig_status status = store->volume->ops->pack_read(store->volume->self, read->pack,
-                                                      store->secret, ranges, read->count, &bad);
+    lig_status status = ligi_served_grant_read(call, read, ranges, &hashes);
+    if (status == LIG_OK)
+        status = store->volume->ops->pack_read(store->volume->self, read->pack, store->secret,
+                                               ranges, read->count, &bad);
+    free(hashes);
     free(ranges);
     ligi_stamps_note(&call->store->stamps, LIGI_STAMP_READ, begin);
     return status;
@@ -244,7 +267,7 @@ static lig_status hold_match(ligi_served_call *call, lig_match **match, ligi_ser
         return status;
     *one = *match;
     *match = NULL;
-    *out = (ligi_served_match){.model = ligi_served_model_of(shown->model),
+    *out = (ligi_served_match){.model = ligi_served_model_of(call->session, shown->model),
                                .expires_ns = shown->expires_ns,
                                .bytes = shown->bytes,
                                .layers = shown->layers,
@@ -320,6 +343,8 @@ lig_status ligi_served_find_run(ligi_served_call *call)
     lig_match **matches = NULL;
     size_t count = 0;
     lig_status status = ligi_served_find_get(BODY(call), &find);
+    if (status == LIG_OK)
+        status = ligi_served_may_name(call, find.like);
     if (status == LIG_OK)
         status = search(call, &find, &matches, &count);
     if (status == LIG_OK)

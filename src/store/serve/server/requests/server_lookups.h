@@ -20,8 +20,9 @@ lig_status ligi_served_stamps_run(ligi_served_call *call);
  * resolved. */
 int ligi_served_release_is_short(ligi_served_call *call, uint64_t number);
 
-/* A model as it is sent; borrows from it. */
-ligi_served_model ligi_served_model_of(const lig_model *model);
+/* A model as it is sent; borrows from it. For a limited role its record is sealed again, without
+ * the store's key: the model must be the request's own. */
+ligi_served_model ligi_served_model_of(const ligi_served_session *session, const lig_model *model);
 /* Releases a lig_ref; names the kind of what a session holds. */
 void ligi_served_ref_release(void *ref);
 /* The same for a lig_match *[1]. */

@@ -7,6 +7,7 @@
 #include "store/serve/server/requests/server_changes.h"
 #include "store/serve/server/requests/server_lookups.h"
 #include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -130,10 +131,19 @@ static lig_status take_parent(ligi_served_saving *saving, lig_store *store)
     if (!(what->wants & LIGI_SERVED_COPY) || what->parent == NULL)
         return LIG_OK;
     saving->plan.about.parent_name = what->parent;
+    if (!ligi_store_sees(store, what->parent))
+        return LIG_OK;
     LIG_TRY(ligi_catalog_view_begin(store, &view));
     lig_status status = ligi_catalog_view_name(&view, what->parent, &saving->plan.about.parent);
     ligi_catalog_view_end(&view);
     return status;
+}
+
+/* A copy of a model may name any parent: only one that the role sees is looked up. */
+static lig_status may_save(ligi_served_call *call, const ligi_served_save *what)
+{
+    LIG_TRY(ligi_served_may_name(call, what->name));
+    return what->wants & LIGI_SERVED_COPY ? LIG_OK : ligi_served_may_name(call, what->parent);
 }
 
 lig_status ligi_served_saving_prepare(ligi_served_saving *saving, ligi_served_call *call,
@@ -141,6 +151,7 @@ lig_status ligi_served_saving_prepare(ligi_served_saving *saving, ligi_served_ca
 {
     const ligi_served_save *what = &saving->what;
     int part = (what->wants & LIGI_SERVED_PART) != 0;
+    LIG_TRY(may_save(call, what));
     LIG_TRY(place_tensors(saving, data));
     LIG_TRY(make_boxes(saving));
     lig_save_options options = options_of(saving);
@@ -201,8 +212,8 @@ static lig_status reply_part(ligi_served_saving *saving, ligi_served_call *call)
     saved.part_data = copy.data;
     lig_status status = ligi_alloc(&held, sizeof *held, "a part");
     if (status == LIG_OK) {
-        *held = (held_part){saving->part, call->store};
-        ligi_store_hold(call->store);
+        *held = (held_part){saving->part, call->server->store};
+        ligi_store_hold(held->store);
         saving->part = NULL;
         status = ligi_served_hold(call->session, held, release_part, &saved.part);
     }
@@ -216,7 +227,7 @@ static lig_status reply_part(ligi_served_saving *saving, ligi_served_call *call)
 static lig_status reply_model(ligi_served_call *call, const lig_model *model, lig_ref *ref)
 {
     ligi_served_saved saved = {
-        .id = model->id, .has_model = 1, .model = ligi_served_model_of(model)};
+        .id = model->id, .has_model = 1, .model = ligi_served_model_of(call->session, model)};
     ligi_writer copy = {0};
     if (ref == NULL) {
         ligi_served_saved_put(&call->body, &saved);
@@ -341,11 +352,57 @@ static lig_status join_parts(ligi_served_call *call, void *context)
     return status;
 }
 
+/* The endpoint's lock is held. */
+static int wrote_part(ligi_served_session *session, const lig_part_data *part)
+{
+    int found = 0;
+    pthread_mutex_lock(&session->lock);
+    for (size_t i = 0; i < session->held_count && !found; i++) {
+        const void *data;
+        size_t bytes;
+        const ligi_served_held *held = session->held[i];
+        if (held->release != release_part)
+            continue;
+        (void)lig_part_bytes(((const held_part *)held->thing)->part, &data, &bytes);
+        found = bytes == part->bytes && memcmp(data, part->data, bytes) == 0;
+    }
+    pthread_mutex_unlock(&session->lock);
+    return found;
+}
+
+/* A part says where its bytes are, which could be anywhere: from a limited role only those are
+ * taken that this server has given to a session of the same role. */
+static lig_status check_parts(ligi_served_call *call, const ligi_served_save *what)
+{
+    lig_server *server = call->server;
+    const ligi_served_role *role = &call->session->role;
+    size_t known = 0;
+    if (ligi_served_scope(call->session) == NULL)
+        return LIG_OK;
+    ligi_net_lock(server->net);
+    for (int found = 1; known < what->part_count && found; known += (size_t)found) {
+        found = 0;
+        for (ligi_served_session *one = server->sessions; one && !found; one = one->after)
+            found = one->role.tag == role->tag && wrote_part(one, &what->parts[known]);
+    }
+    ligi_net_unlock(server->net);
+    if (known == what->part_count)
+        return LIG_OK;
+    return ligi_served_denied(
+        call->session,
+        lig_fail(LIG_E_DENIED,
+                 "permission denied: role '%s' may not 'join' part %zu of '%s': no connection of "
+                 "this role has saved it and still holds it",
+                 role->name, known, what->name));
+}
+
 static lig_status run_join(ligi_served_call *call, ligi_served_saving *saving)
 {
     LIG_TRY(ligi_served_save_get(BODY(call), &saving->what));
     if (saving->what.wants & LIGI_SERVED_PART || saving->what.count || saving->what.match)
         return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
+    LIG_TRY(may_save(call, &saving->what));
+    LIG_TRY(check_parts(call, &saving->what));
     LIG_TRY(ligi_served_once(call, &saving->once, join_parts, saving));
     return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
                                  : ligi_served_saving_reply(saving, call);

@@ -2,7 +2,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "store/format/block_hashes.h"
 #include "store/serve/server/server_reply.h"
+#include "store/serve/server/server_roles.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -227,10 +229,70 @@ static lig_status hash_some(ligi_served_upload *upload, const ligi_hash_ask *ask
     return LIG_OK;
 }
 
+/* --- hashes made here --- */
+
+/* Gets the bytes of the stretches that were gathered and hashes them into `hashes`. */
+static lig_status hash_gathered(ligi_served_upload *upload, uint64_t **hashes)
+{
+    ligi_served_piece *what = &upload->hashes;
+    if (what->count == 0)
+        return LIG_OK;
+    LIG_TRY(ask(upload, what, LIGI_SERVED_NEED_BYTES));
+    LIG_TRY(wait_there(upload, what));
+    const uint8_t *at = what->memory;
+    for (size_t i = 0; i < what->count; at += what->stretches[i++].bytes) {
+        const ligi_hash_job job = {at, what->stretches[i].bytes, hashes[i]};
+        ligi_hash_jobs(upload->server->store->secret, &job, 1);
+    }
+    return piece_room(what);
+}
+
+/* One ask, in stretches of whole blocks. */
+static lig_status gather_ask(ligi_served_upload *upload, const ligi_hash_ask *one,
+                             uint64_t **hashes)
+{
+    ligi_served_piece *what = &upload->hashes;
+    uint64_t at = one->first * LIG_BLOCK_BYTES, end = at + one->count * LIG_BLOCK_BYTES;
+    uint64_t size = upload->saving.plan.tensors[one->index].bytes;
+    if (end > size)
+        end = size;
+    while (at < end) {
+        uint64_t room = (CHUNK_BYTES - what->bytes) / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES;
+        uint64_t bytes = end - at <= CHUNK_BYTES - what->bytes ? end - at : room;
+        if (bytes == 0 || what->count == STRETCHES) {
+            LIG_TRY(hash_gathered(upload, hashes));
+            continue;
+        }
+        hashes[what->count] = one->hashes + (at / LIG_BLOCK_BYTES - one->first);
+        what->stretches[what->count++] = (ligi_served_stretch){one->index, at, bytes};
+        what->bytes += bytes;
+        at += bytes;
+    }
+    return LIG_OK;
+}
+
+/* A client with a limited role has no key to hash with, and its word would not do: a tensor is
+ * shared only if the client has sent its bytes. What is not shared is sent again to be written. */
+static lig_status hash_here(ligi_served_upload *upload, const ligi_hash_ask *asks, size_t count)
+{
+    uint64_t **hashes;
+    LIG_TRY(ligi_calloc(&hashes, STRETCHES, sizeof *hashes, "a save"));
+    lig_status status = piece_room(&upload->hashes);
+    for (size_t i = 0; i < count && status == LIG_OK; i++)
+        status = gather_ask(upload, &asks[i], hashes);
+    if (status == LIG_OK)
+        status = hash_gathered(upload, hashes);
+    free(hashes);
+    return status;
+}
+
 static lig_status hash(void *context, const ligi_hash_ask *asks, size_t count)
 {
     ligi_served_upload *upload = context;
-    for (size_t at = 0, taken = 0; at < count; at += taken)
+    int here = ligi_served_scope(upload->session) != NULL;
+    if (here)
+        LIG_TRY(hash_here(upload, asks, count));
+    for (size_t at = 0, taken = 0; at < count && !here; at += taken)
         LIG_TRY(hash_some(upload, asks + at, count - at, &taken));
     pthread_mutex_lock(&upload->server->uploads.lock);
     upload->hashes.state = LIGI_PIECE_FREE;

@@ -6,6 +6,7 @@
 #include "store/serve/server/requests/server_upload_source.h"
 #include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_queue.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <errno.h>
@@ -180,6 +181,26 @@ static lig_status save_once(ligi_served_upload *upload, ligi_served_call *call)
                                  : ligi_served_saving_reply(saving, call);
 }
 
+/* A limited role needs a handle that sees its models only. Refs may keep it. */
+static lig_status take_handle(ligi_served_call *call)
+{
+    const char *scope = ligi_served_scope(call->session);
+    if (scope == NULL)
+        return LIG_OK;
+    LIG_TRY(ligi_store_clone(call->server->store, &call->store));
+    call->store->scope = scope;
+    return LIG_OK;
+}
+
+static void leave_handle(ligi_served_call *call)
+{
+    if (call->store == call->server->store)
+        return;
+    call->store->scope = NULL;
+    ligi_store_drop(call->store);
+    call->store = call->server->store;
+}
+
 /* From here on no hook finds it. Data that are arriving are waited for: until they have, or the
  * session ends. */
 static void unlist(ligi_served_upload *upload)
@@ -220,9 +241,11 @@ static lig_status run(void *context, lig_ticket *ticket)
         .server = server, .store = server->store, .session = upload->session, .job = upload->job};
     ligi_failure failure;
     (void)ticket;
-    ligi_failure_take(&failure, save_once(upload, &call));
+    lig_status status = take_handle(&call);
+    ligi_failure_take(&failure, status == LIG_OK ? save_once(upload, &call) : status);
     unlist(upload);
     ligi_served_saving_fini(&upload->saving, server->store);
+    leave_handle(&call);
     ligi_served_upload_free_pieces(upload);
     ligi_served_job *reaping = upload->reaping;
     ligi_served_session *session = upload->session;

@@ -3,10 +3,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/catalog/catalog_view.h"
+#include "store/catalog/commit_event.h"
 #include "store/serve/message/served_state.h"
 #include "store/serve/server/server_queue.h"
+#include "store/serve/server/server_roles.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define SLICE_NS INT64_C(200000000) /* how soon deadlines, CANCEL and shutdown are noticed */
 enum { EVENTS_MAX = 4096 };
@@ -17,8 +20,47 @@ typedef struct collecting {
     ligi_served_events out;
     size_t capacity, limit;
     ligi_writer bytes; /* of the events, which point into it only in the end */
+    const char *scope; /* only events of models whose names begin like this; NULL: all */
     lig_status status;
 } collecting;
+
+static int in_scope(const collecting *self, const char *name)
+{
+    return name && strncmp(name, self->scope, strlen(self->scope)) == 0;
+}
+
+/* What a role that sees some models is told: 0: nothing. A model that leaves its scope is gone for
+ * it. */
+static int show(const collecting *self, lig_event *event)
+{
+    int named = in_scope(self, event->name);
+    int other = event->other[0] == '\0' || in_scope(self, event->other);
+    if (event->kind == LIG_EVENT_ALIAS)
+        return named && other;
+    if (named && !other)
+        event->other = "";
+    if (named || event->other[0] == '\0' || !other)
+        return named;
+    *event = (lig_event){.kind = LIG_EVENT_RETIRED, .model = event->model, .name = event->other};
+    return 1;
+}
+
+/* Appends an event, as the role may see it. The version progresses in any case. */
+static lig_status put_event(collecting *self, const void *data, size_t bytes, size_t *put)
+{
+    lig_event event;
+    size_t before = self->bytes.bytes;
+    *put = 0;
+    if (self->scope == NULL) {
+        ligi_put_bytes(&self->bytes, data, bytes);
+    } else {
+        LIG_TRY(ligi_event_get(data, bytes, &event));
+        if (show(self, &event))
+            ligi_event_put(&self->bytes, &event);
+    }
+    *put = self->bytes.bytes - before;
+    return self->bytes.status;
+}
 
 /* It can end only between two commits. */
 static int collect(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes)
@@ -32,9 +74,9 @@ static int collect(void *context, uint64_t version, int64_t date_ns, const void 
     if (self->status != LIG_OK)
         return 1;
     out->until = version;
-    out->events[out->count++] = (ligi_served_event){version, date_ns, NULL, bytes};
-    ligi_put_bytes(&self->bytes, data, bytes);
-    self->status = self->bytes.status;
+    self->status = put_event(self, data, bytes, &bytes);
+    if (self->status == LIG_OK && bytes)
+        out->events[out->count++] = (ligi_served_event){version, date_ns, NULL, bytes};
     return self->status != LIG_OK;
 }
 
@@ -62,6 +104,7 @@ static lig_status collect_all(lig_store *store, const ligi_served_watch *asked, 
 static lig_status answer(ligi_served_call *call, const ligi_served_watch *asked, uint64_t now)
 {
     collecting self = {.out = {.until = asked->since},
+                       .scope = ligi_served_scope(call->session),
                        .limit = asked->limit < EVENTS_MAX ? asked->limit : EVENTS_MAX};
     lig_status status = asked->limit ? collect_all(call->store, asked, &self) : LIG_OK;
     if (status == LIG_OK) {
