@@ -258,11 +258,15 @@ lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, ui
 
 lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes)
 {
+    const char *text = cli_value(call, flag);
+    return text ? cli_bytes_text(call, flag, text, bytes) : LIG_OK;
+}
+
+lig_status cli_bytes_text(const cli_call *call, const char *flag, const char *text, uint64_t *bytes)
+{
     static const char units[] = "KMGT";
-    const char *text = cli_value(call, flag), *unit;
+    const char *unit;
     char *end;
-    if (text == NULL)
-        return LIG_OK;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
     unit = *end != '\0' ? strchr(units, *end) : NULL;

@@ -61,6 +61,9 @@ lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, ui
 
 /* Likewise as a number of bytes: 4096, 64K, 500M, 5G, 5GiB. */
 lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes);
+/* Of a flag that has more than the size in its value. */
+lig_status cli_bytes_text(const cli_call *call, const char *flag, const char *text,
+                          uint64_t *bytes);
 
 /* Reads NAME=VALUE flags. Both return arrays, freed with free(), that borrow the command line. */
 lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size_t *count);

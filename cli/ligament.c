@@ -18,6 +18,7 @@
     X(watch)                                                                                       \
     X(cp)                                                                                          \
     X(rm)                                                                                          \
+    X(restore)                                                                                     \
     X(alias)                                                                                       \
     X(tag)                                                                                         \
     X(metric)                                                                                      \

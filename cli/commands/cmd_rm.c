@@ -29,12 +29,15 @@ static void tell(const removal *self, const char *name, int alias)
 static lig_status remove_one(const removal *self, const char *name)
 {
     lig_model *model;
+    int now = cli_has(self->call, "now"), dry = cli_has(self->call, "dry-run");
     LIG_TRY(lig_store_model(self->store, name, &model));
     int alias = strcmp(model->name, name) != 0;
     lig_model_destroy(model);
-    if (!cli_has(self->call, "dry-run"))
-        LIG_TRY(alias ? lig_store_alias(self->store, name, NULL)
-                      : lig_store_retire(self->store, name));
+    if (alias && !dry)
+        LIG_TRY(lig_store_alias(self->store, name, NULL));
+    else if (!dry)
+        LIG_TRY(now ? lig_store_retire_now(self->store, name)
+                    : lig_store_retire(self->store, name));
     tell(self, name, alias);
     return LIG_OK;
 }
@@ -51,7 +54,11 @@ static lig_status remove_all(removal *self, const cli_place *place)
                      place->uri, place->uri, place->uri));
     LIG_TRY(cli_place_open(place, cli_has(self->call, "dry-run") ? "r" : "x", &self->store));
     lig_status status = cli_place_names(place, self->store, &names, &count);
-    if (status == LIG_OK) {
+    if (status == LIG_E_NOTFOUND && cli_has(self->call, "now") && !cli_has(self->call, "dry-run")) {
+        status = lig_store_retire_now(self->store, place->name); /* one that was removed before */
+        if (status == LIG_OK)
+            tell(self, place->name, 0);
+    } else if (status == LIG_OK) {
         for (size_t i = 0; i < count && status == LIG_OK; i++)
             status = remove_one(self, names[i]);
         cli_names_destroy(names, count);
@@ -81,6 +88,7 @@ static int run(cli_call *call)
 
 static const cli_flag flags[] = {
     {"dry-run", 'n', NULL, "only print what would be removed"},
+    {"now", 0, NULL, "free the space at once, also where the server keeps removed models"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -88,7 +96,9 @@ const cli_command cli_cmd_rm = {
     .name = "rm",
     .usage = "STORE#NAME... [options]",
     .summary = "Removes models or aliases",
-    .details = "Space that no other model uses is freed. Removing an alias leaves its model.",
+    .details =
+        "Space that no other model uses is freed. Removing an alias leaves its model. A server "
+        "with\n--undelete keeps removed models for a while: see `ligament restore`.",
     .flags = flags,
     .word_min = 1,
     .word_max = SIZE_MAX,

@@ -125,6 +125,11 @@ static lig_status serve(const cli_call *call, lig_server *server, double grace)
 
 /* --- arguments --- */
 
+typedef struct rule_list {
+    lig_server_rule *rules;
+    size_t count;
+} rule_list;
+
 static lig_status seconds_of(const cli_call *call, const char *flag, double least, double *seconds)
 {
     const char *text = cli_value(call, flag);
@@ -141,6 +146,88 @@ static lig_status seconds_of(const cli_call *call, const char *flag, double leas
     return LIG_OK;
 }
 
+/* "team", "team/" and "team/" and a star name the same prefix, "*" alone all models. *room is the
+ * caller's to free. */
+static lig_status prefix_of(const char *text, char **room)
+{
+    size_t bytes = strlen(text);
+    LIG_TRY(cli_alloc(room, bytes + 2, 1));
+    memcpy(*room, text, bytes + 1);
+    if (bytes && (*room)[bytes - 1] == '*')
+        (*room)[--bytes] = '\0';
+    if (bytes && (*room)[bytes - 1] != '/') {
+        (*room)[bytes] = '/';
+        (*room)[bytes + 1] = '\0';
+    }
+    return LIG_OK;
+}
+
+/* PREFIX=VALUE, repeated. The rules and their prefixes are the caller's to free. */
+static lig_status rules_of(const cli_call *call, const char *flag,
+                           lig_status (*parse)(const cli_call *call, const char *flag,
+                                               const char *text, uint64_t *value),
+                           rule_list *out)
+{
+    lig_tag *pairs;
+    size_t count;
+    LIG_TRY(cli_tags(call, flag, &pairs, &count));
+    lig_status status = cli_alloc(&out->rules, count + 1, sizeof *out->rules);
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
+        char *prefix = NULL;
+        status = prefix_of(pairs[i].name, &prefix);
+        if (status == LIG_OK)
+            out->rules[out->count++] = (lig_server_rule){prefix, 0};
+        if (status == LIG_OK)
+            status = parse(call, flag, pairs[i].value, &out->rules[i].value);
+    }
+    free(pairs);
+    return status;
+}
+
+static void free_rules(rule_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        free((char *)list->rules[i].prefix);
+    free(list->rules);
+}
+
+static lig_status parse_count(const cli_call *call, const char *flag, const char *text,
+                              uint64_t *value)
+{
+    char *end;
+    unsigned long long count = strtoull(text, &end, 10);
+    if (text[0] < '1' || text[0] > '9' || *end != '\0')
+        return cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                        "invalid value for --%s: '%s' (expected a number of models "
+                                        "above 0)",
+                                        flag, text));
+    *value = count;
+    return LIG_OK;
+}
+
+/* 90, 30m, 24h, 7d. */
+static lig_status undelete_of(const cli_call *call, int64_t *nanoseconds)
+{
+    static const char units[] = "smhd";
+    static const double seconds[] = {1, 60, 3600, 86400};
+    const char *text = cli_value(call, "undelete");
+    char *end;
+    if (text == NULL)
+        return LIG_OK;
+    double value = strtod(text, &end);
+    const char *unit = *end ? strchr(units, *end) : units;
+    if (end == text || unit == NULL || (*end && end[1]) || !(value >= 0) || value > 1e6)
+        return cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                        "invalid value for --undelete: '%s' (expected a time such "
+                                        "as 24h, 30m or 90)",
+                                        text));
+    value *= seconds[unit - units];
+    if (value > 1e9)
+        return cli_wrong(call, lig_fail(LIG_E_INVALID, "--undelete is at most 1e9 seconds"));
+    *nanoseconds = (int64_t)(value * 1e9);
+    return LIG_OK;
+}
+
 static lig_status fill_options(const cli_call *call, lig_server_options *options, double *grace)
 {
     uint64_t clients = 0, workers = 0;
@@ -151,6 +238,7 @@ static lig_status fill_options(const cli_call *call, lig_server_options *options
     LIG_TRY(cli_bytes(call, "rate", &options->rate));
     LIG_TRY(seconds_of(call, "grace", 0, grace));
     LIG_TRY(seconds_of(call, "lease-timeout", 0.1, &lease));
+    LIG_TRY(undelete_of(call, &options->undelete_ns));
     options->max_clients = (uint32_t)clients;
     options->workers = (uint32_t)workers;
     options->lease_ns = (int64_t)(lease * 1e9);
@@ -179,10 +267,21 @@ static int run(cli_call *call)
     lig_server_options options = LIG_SERVER_INIT;
     double grace = GRACE_SECONDS;
     lig_server *server;
+    rule_list quotas = {0}, keeps = {0};
     lig_status status = fill_options(call, &options, &grace);
+    if (status == LIG_OK)
+        status = rules_of(call, "quota", cli_bytes_text, &quotas);
+    if (status == LIG_OK)
+        status = rules_of(call, "keep", parse_count, &keeps);
+    options.quotas = quotas.rules;
+    options.quota_count = quotas.count;
+    options.keeps = keeps.rules;
+    options.keep_count = keeps.count;
     block_signals();
     if (status == LIG_OK)
         status = lig_server_open(&server, call->words[0], &options);
+    free_rules(&quotas);
+    free_rules(&keeps);
     if (status == LIG_OK) {
         status = serve(call, server, grace);
         int failed = status == LIG_OK ? 0 : cli_failed();
@@ -205,6 +304,15 @@ static const cli_flag flags[] = {
     {"rate", 0, "BYTES", "bytes a second that all clients together read (default: no limit)"},
     {"workers", 0, "N", "threads that answer requests (default: 16)"},
     {"allow-shutdown", 0, NULL, "let clients with the role admin end the server"},
+    {"quota", 0, "PREFIX=BYTES",
+     "limit the bytes that models below PREFIX/ have written; may be repeated"},
+    {"keep", 0, "PREFIX=N",
+     "after a save below PREFIX/, retire all but the newest N models without an alias there; may "
+     "be "
+     "repeated"},
+    {"undelete", 0, "TIME",
+     "keep retired models for this long, for `ligament restore`: seconds, or a number with m, h or "
+     "d (default: 0)"},
     {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
     {"lease-timeout", 0, "SECONDS",
      "disconnect a client that is silent for this long (default: 60)"},

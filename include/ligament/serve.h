@@ -25,6 +25,12 @@ typedef struct lig_server lig_server;
 /* Flags of a server. */
 #define LIG_SERVER_ALLOW_SHUTDOWN 1u /* clients may end it: lig_store_shutdown_server */
 
+/* A rule for the models whose names begin with `prefix`, which ends with '/' or is "" (all models). */
+typedef struct lig_server_rule {
+    const char *prefix;
+    uint64_t value;
+} lig_server_rule;
+
 typedef struct lig_server_options {
     uint32_t struct_bytes;        /* set by LIG_SERVER_INIT */
     uint32_t flags;               /* LIG_SERVER_ALLOW_SHUTDOWN */
@@ -38,8 +44,14 @@ typedef struct lig_server_options {
     uint64_t max_bytes_in_flight; /* of requests and replies at one time; 0: 1 GiB. A client gets a sixteenth */
     uint64_t rate;                /* bytes a second that all clients together read; 0: no limit */
     int64_t lease_ns; /* a client that is silent for so long is dropped, and what it held is released; 0: 60 s */
+    const lig_server_rule *quotas; /* bytes that models below a prefix may have written: LIG_E_IO, EDQUOT above it */
+    size_t quota_count;
+    const lig_server_rule *keeps; /* how many models are kept below a prefix: each save retires the oldest ones above
+                                   * it, except those that have an alias, which do not count. Longer prefixes first */
+    size_t keep_count;
+    int64_t undelete_ns; /* how long lig_store_restore can bring back a retired model; 0: not at all */
 } lig_server_options;
-#define LIG_SERVER_INIT {sizeof(lig_server_options), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0}
+#define LIG_SERVER_INIT {sizeof(lig_server_options), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0}
 
 /* Opens the store and listens. `options` may be NULL. */
 LIG_API lig_status lig_server_open(lig_server **server, const char *store_uri, const lig_server_options *options);
@@ -78,6 +90,13 @@ LIG_API lig_status lig_server_stat(lig_server *server, lig_server_stats *stats);
 /* The URI of a store that is named as servers are: "host:port", the path of an address file, or "@PATH" for one that
  * need not exist yet; each with or without "?key=value". Any other path or URI, and a path that exists, is copied. */
 LIG_API lig_status lig_served_uri(const char *text, char *uri, size_t uri_bytes);
+
+/* Brings back the model that was retired last under this name, if it is still kept (undelete_ns); `as` (may be NULL)
+ * is its new name. Its aliases do not come back. LIG_E_NOTFOUND; LIG_E_EXISTS if the name is in use again. */
+LIG_API lig_status lig_store_restore(lig_store *store, const char *model, const char *as);
+/* As lig_store_retire, and keeps nothing. If there is no such model, removes the retired ones of that name that are
+ * kept. */
+LIG_API lig_status lig_store_retire_now(lig_store *store, const char *model);
 
 /* Asks the server of a served store to stop, as SIGTERM does: it finishes what runs. LIG_E_DENIED unless the server
  * allows it (LIG_SERVER_ALLOW_SHUTDOWN, `ligament serve --allow-shutdown`); LIG_E_UNSUPPORTED for a store that

@@ -189,7 +189,8 @@ LIG_API lig_status lig_store_alias(lig_store *store, const char *alias, const ch
 LIG_API lig_status lig_store_alias_at(lig_store *store, size_t index, char **alias, char **model);
 LIG_API void lig_text_destroy(char *text);
 
-/* Removes a model and the aliases that refer to it; bytes that no model uses are freed. */
+/* Removes a model and the aliases that refer to it; bytes that no model uses are freed. Servers may keep it for a while
+ * (lig_store_restore in serve.h). */
 LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
 
 /* --- one writer --- */

@@ -432,10 +432,21 @@ class Store:
         arguments.name(alias, "an alias")
         self._core.alias(alias, None if model is None else _name_of(model))
 
-    def retire(self, model: str | Model) -> None:
+    def retire(self, model: str | Model, *, now: bool = False) -> None:
         """Removes a model and its aliases, by any of its names; tensors that another model uses are
-        kept."""
-        self._core.retire(_name_of(model))
+        kept. A server with `--undelete` keeps the model for that time, unless `now` is true: see
+        `restore`."""
+        if now:
+            self._core.retire_now(_name_of(model))
+        else:
+            self._core.retire(_name_of(model))
+
+    def restore(self, name: str, as_: str | None = None) -> Model:
+        """Brings back the model that was retired last under this name, if the server still keeps
+        it (`ligament serve --undelete`); `as_` gives it another name. Its aliases do not come
+        back."""
+        self._core.restore(name, as_)
+        return self[name if as_ is None else as_]
 
     # --- history --------------------------------------------------------------------------------
 

@@ -82,6 +82,9 @@ lig_status ligi_store_clone(lig_store *store, lig_store **out)
     made->commit_ns = store->commit_ns;
     made->mode = store->mode;
     made->by_footers = store->by_footers;
+    made->quotas = store->quotas;
+    made->quota_count = store->quota_count;
+    made->undelete_ns = store->undelete_ns;
     memcpy(made->uuid, store->uuid, sizeof made->uuid);
     memcpy(made->secret, store->secret, sizeof made->secret);
     ligi_stamps_init(&made->stamps);

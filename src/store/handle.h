@@ -32,6 +32,12 @@ typedef struct ligi_interrupt {
 #define LIGI_WAIT_SLICE_NS INT64_C(100000000)
 #define LIGI_COMMIT_NS INT64_C(30000000000)
 
+/* See quota.h. */
+typedef struct ligi_quota {
+    const char *prefix;
+    uint64_t bytes;
+} ligi_quota;
+
 struct lig_store {
     pid_t pid;
     atomic_int closed;        /* lig_store_close was called: refs and watches are left */
@@ -50,7 +56,10 @@ struct lig_store {
     struct ligi_once *once; /* the served request whose changes are made now; NULL: none */
     const char *scope;      /* of a served request: models whose names do not begin like this do not
                         * exist for it; NULL: all do */
-    int keyless; /* of a served store: the server has the key of the hashes and verifies */
+    const ligi_quota *quotas; /* of a server; borrowed, as long as the handle */
+    size_t quota_count;
+    int64_t undelete_ns; /* of a server: how long retired models are kept; 0: not at all */
+    int keyless;         /* of a served store: the server has the key of the hashes and verifies */
 
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t idle;

@@ -51,7 +51,9 @@ typedef struct ligi_remote_ops {
 
     lig_status (*update)(lig_store *store, const char *model, const lig_update *update);
     lig_status (*alias)(lig_store *store, const char *alias, const char *model);
-    lig_status (*retire)(lig_store *store, const char *model);
+    /* `now`: nothing of it is kept. */
+    lig_status (*retire)(lig_store *store, const char *model, int now);
+    lig_status (*restore)(lig_store *store, const char *model, const char *as);
     lig_status (*check)(lig_store *store, uint32_t flags, const lig_progress *progress,
                         lig_report **report);
     lig_status (*compact)(lig_store *store, lig_report **report);

@@ -162,3 +162,31 @@ def test_wrong_values(ligament, words):
 
 def test_a_store_that_cannot_be_opened(ligament):
     assert "no store" in ligament.fails("serve", "file:nowhere?mode=r")
+
+
+def test_removed_models_come_back(ligament, model):
+    with serving(ligament, "--undelete", "24h", "--keep", "run=1") as (_, uri):
+        ligament("cp", model, f"{uri}#one")
+        ligament("rm", f"{uri}#one")
+        assert names(ligament, uri) == []
+        assert ligament("restore", f"{uri}#one") == "restored one\n"
+        ligament("cp", model, f"{uri}#run/1")
+        ligament("cp", model, f"{uri}#run/2")
+        assert sorted(names(ligament, uri)) == ["one", "run/2"]
+        assert ligament.json("restore", f"{uri}#run/1", "--as", "kept") == {"model": "kept"}
+        ligament("rm", "--now", f"{uri}#kept")
+        assert "kept" in ligament.fails("restore", f"{uri}#kept")
+        ligament("rm", f"{uri}#one")
+        ligament("rm", "--now", f"{uri}#one")
+        assert "one" in ligament.fails("restore", f"{uri}#one")
+        ligament("check", uri)
+
+
+def test_a_quota(ligament, model):
+    with serving(ligament, "--quota", "team=1M", "--quota", "*=1G") as (_, uri):
+        said = ligament.fails("cp", model, f"{uri}#team/one")
+        assert "'team/*'" in said
+        assert "1048576" in said
+        ligament("cp", model, f"{uri}#other")
+    for wrong in (["--quota", "team"], ["--keep", "a=0"], ["--undelete", "soon"]):
+        assert wrong[0] in ligament.fails("serve", "store", *wrong, status=2)

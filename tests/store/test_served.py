@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -63,6 +64,22 @@ def test_roles(tmp_path: Path, serve: Callable[..., str], transport: str) -> Non
         with pytest.raises(ligament.DeniedError, match="'alice'.*'compact'"):
             alice.compact()
         assert len(root.models()) == 3
+
+
+def test_restore_and_quota(tmp_path: Path, serve: Callable[..., str]) -> None:
+    uri = serve(tmp_path / "store", "--undelete", "1h", "--quota", "team=1K")
+    with ligament.Store(uri) as store:
+        store.save("m", {"w": np.arange(9)})
+        store.retire("m")
+        assert "m" not in store
+        assert store.restore("m", "again").name == "again"
+        assert (store.load("again")["w"] == np.arange(9)).all()
+        store.retire("again", now=True)
+        with pytest.raises(ligament.NotFoundError, match="--undelete"):
+            store.restore("again")
+        with pytest.raises(OSError, match="quota of 'team/") as failed:
+            store.save("team/a", {"w": np.zeros(1000)})
+        assert failed.value.errno == errno.EDQUOT
 
 
 def test_a_frozen_server(tmp_path: Path, program: Path) -> None:

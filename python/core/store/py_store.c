@@ -320,6 +320,29 @@ static PyObject *store_retire(PyObject *object, PyObject *name)
     RUN(self, lig_store_retire(store, model));
 }
 
+static PyObject *store_retire_now(PyObject *object, PyObject *name)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const char *model = ligi_py_text(ligi_py_state_of(object), name, "the name of a model");
+    if (!model)
+        return NULL;
+    RUN(self, lig_store_retire_now(store, model));
+}
+
+static PyObject *store_restore(PyObject *object, PyObject *args)
+{
+    ligi_py_store *self = (ligi_py_store *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *name, *other;
+    const char *as;
+    if (!PyArg_ParseTuple(args, "UO", &name, &other))
+        return NULL;
+    const char *model = ligi_py_text(state, name, "the name of a model");
+    if (!model || ligi_py_optional_text(state, other, "the name of a model", &as) < 0)
+        return NULL;
+    RUN(self, lig_store_restore(store, model, as));
+}
+
 static PyObject *report_dict(lig_report *report)
 {
     PyObject *problems = PyList_New(0);
@@ -431,6 +454,8 @@ static PyMethodDef methods[] = {
     {"update", store_update, METH_VARARGS, "update(name, metrics, tags, meta, new_name)"},
     {"alias", store_alias, METH_VARARGS, "alias(alias, model or None)"},
     {"retire", store_retire, METH_O, "retire(name)"},
+    {"retire_now", store_retire_now, METH_O, "retire_now(name)"},
+    {"restore", store_restore, METH_VARARGS, "restore(name, as_)"},
     {"lineage", ligi_py_store_lineage, METH_O,
      "lineage(name or id) -> (Model, [ancestor], [child])"},
     {"time_stamps", ligi_py_store_time_stamps, METH_O, "time_stamps(name or None) -> dict"},

@@ -5,6 +5,7 @@
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/model_graphs.h"
 #include "store/catalog/rebuild/footer_read.h"
+#include "store/catalog/retired_models.h"
 #include "store/catalog/search_index.h"
 
 #include <assert.h>
@@ -198,8 +199,8 @@ static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
     return status;
 }
 
-lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
-                              uint64_t successor)
+/* Everything by which a model is found. */
+static lig_status forget_model(ligi_change *change, const ligi_record *record, int keep_name)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
     assert(change->event_count > 0); /* every removal has an event */
@@ -213,9 +214,26 @@ lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, in
         key = ligi_catalog_key_id(LIGI_TABLE_INLINE, record->about.id);
         LIG_TRY(ligi_change_erase(change, &key));
     }
+    return forget_graphs(change, &record->about);
+}
+
+lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
+                              uint64_t successor)
+{
+    LIG_TRY(forget_model(change, record, keep_name));
     LIG_TRY(ligi_change_uses(change, record, -1, 0));
-    LIG_TRY(forget_graphs(change, &record->about));
     return move_aliases(change, &record->about, successor);
+}
+
+lig_status ligi_change_hide(ligi_change *change, const ligi_record *record, int64_t until_ns)
+{
+    ligi_retired retired = {.until_ns = until_ns};
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_RETIRED, record->about.id);
+    LIG_TRY(ligi_retired_take(change->view, record, &retired));
+    ligi_retired_put(&change->value, &retired, change->view->store->secret);
+    LIG_TRY(ligi_change_put(change, &key));
+    LIG_TRY(forget_model(change, record, 0));
+    return move_aliases(change, &record->about, 0);
 }
 
 lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint)

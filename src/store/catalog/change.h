@@ -59,6 +59,9 @@ lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, cons
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t successor);
 
+/* The same for a model that is kept until a date (retired_models.h): its uses stay. */
+lig_status ligi_change_hide(ligi_change *change, const ligi_record *record, int64_t until_ns);
+
 /* Tells watchers what the change does (enum lig_event_kind); `other` may be NULL. */
 lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
                              const char *other);

@@ -19,7 +19,8 @@ enum ligi_table {
     LIGI_TABLE_GRAPH = 10,
     LIGI_TABLE_NOTICE = 11,
     LIGI_TABLE_REQUEST = 12,
-    LIGI_TABLE_END = 13
+    LIGI_TABLE_RETIRED = 13,
+    LIGI_TABLE_END = 14
 };
 
 #define LIGI_UUID_BYTES 16

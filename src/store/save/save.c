@@ -12,6 +12,7 @@
 #include "store/format/metrics_and_tags.h"
 #include "store/load/read_ranges.h"
 #include "store/load/resolved_model.h"
+#include "store/quota.h"
 #include "store/save/dedup_sources.h"
 #include "store/save/save_part.h"
 #include "store/save/save_write.h"
@@ -280,6 +281,8 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
                           .manifest_bytes = self->trailer.footer_bytes,
                           .manifest_hash = self->trailer.footer_hash};
     lig_status status = ligi_plan_record(plan, self->pack_id, &record);
+    if (status == LIG_OK)
+        status = ligi_quota_check(view, plan->about.name, record.own_bytes);
     if (status == LIG_OK)
         status = put_model(self, view, change, &record);
     if (status == LIG_OK && plan->model)

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "store/catalog/change.h"
 #include "store/catalog/model_ids.h"
+#include "store/quota.h"
 #include "store/save/dedup.h"
 #include "store/save/inline_or_pack.h"
 #include "store/save/save_source.h"
@@ -195,6 +196,23 @@ static lig_status put_tensor(ligi_save_write *self, size_t index)
     return self->pack ? put_packed(self, index) : put_inline(self, index);
 }
 
+/* Once it is known what is stored already, and before the rest is transferred. */
+static lig_status check_quota(const ligi_save_write *self, size_t known)
+{
+    const ligi_plan *plan = self->plan;
+    ligi_catalog_view view;
+    uint64_t bytes = 0;
+    if (self->store->quota_count == 0 || known < plan->count)
+        return LIG_OK;
+    for (size_t i = 0; i < plan->count; i++)
+        if (plan->slots[i].tied == SIZE_MAX && plan->slots[i].owner == 0)
+            bytes += plan->tensors[i].bytes;
+    LIG_TRY(ligi_catalog_view_begin(self->store, &view));
+    lig_status status = ligi_quota_check(&view, plan->about.name, bytes);
+    ligi_catalog_view_end(&view);
+    return status;
+}
+
 lig_status ligi_save_write_run(ligi_save_write *self)
 {
     ligi_plan *plan = self->plan;
@@ -210,6 +228,7 @@ lig_status ligi_save_write_run(ligi_save_write *self)
             deduplicated = self->source->in_parts ? i + 1 : plan->count;
             LIG_TRY(ligi_dedup(self->store, plan, self->source, i, deduplicated));
             begin = i ? begin : ligi_now_ns(); /* looking up is a separate phase */
+            LIG_TRY(check_quota(self, deduplicated));
         }
         LIG_TRY(put_tensor(self, i));
         notify_done(self, i);

@@ -5,6 +5,7 @@
 #include "store/catalog/change.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/rebuild/lost_notice.h"
+#include "store/catalog/retired_models.h"
 #include "store/upkeep/index_check.h"
 
 #include <stdlib.h>
@@ -33,13 +34,8 @@ static const void *secret_of(const audit *self)
     return self->view->store->secret;
 }
 
-static lig_status add_model(audit *self, const ligi_record *record)
+static lig_status add_uses(audit *self, const ligi_record *record)
 {
-    LIG_TRY(ligi_grow(&self->models, &self->model_capacity, self->model_count + 1,
-                      sizeof *self->models, "a check"));
-    self->models[self->model_count++] =
-        (known){record->about.id,
-                ligi_catalog_key_text(LIGI_TABLE_NAME, secret_of(self), record->about.name)};
     for (size_t i = 0; i < record->use_count; i++) {
         LIG_TRY(ligi_grow(&self->packs, &self->pack_capacity, self->pack_count + 1,
                           sizeof *self->packs, "a check"));
@@ -48,6 +44,40 @@ static lig_status add_model(audit *self, const ligi_record *record)
                          .record = {.models = 1, .tensors = record->uses[i].tensors}};
     }
     return LIG_OK;
+}
+
+static lig_status add_model(audit *self, const ligi_record *record)
+{
+    LIG_TRY(ligi_grow(&self->models, &self->model_capacity, self->model_count + 1,
+                      sizeof *self->models, "a check"));
+    self->models[self->model_count++] =
+        (known){record->about.id,
+                ligi_catalog_key_text(LIGI_TABLE_NAME, secret_of(self), record->about.name)};
+    return add_uses(self, record);
+}
+
+/* Retired models that are kept use their packs. */
+static lig_status read_retired(audit *self)
+{
+    ligi_walk walk = {0};
+    lig_catalog_item item;
+    lig_status status;
+    while (ligi_catalog_view_next(self->view, LIGI_TABLE_RETIRED, &walk, &item, &status)) {
+        ligi_retired retired;
+        ligi_record record = {0};
+        status = ligi_retired_get(&item, secret_of(self), &retired);
+        if (status == LIG_OK)
+            status = ligi_retired_record(&retired, secret_of(self), &record);
+        if (status == LIG_OK)
+            status = add_uses(self, &record);
+        else if (status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED) {
+            self->damaged = 1;
+            status = ligi_report_add(self->report, "a retired model: %s", lig_error_text());
+        }
+        ligi_record_fini(&record);
+        LIG_TRY(status);
+    }
+    return status;
 }
 
 static lig_status read_models(audit *self)
@@ -306,10 +336,10 @@ lig_status ligi_audit(const ligi_catalog_view *view, ligi_change *change, ligi_r
                       uint64_t *mended)
 {
     audit self = {.view = view, .change = change, .report = report, .mended = mended};
-    lig_status (*const steps[])(audit *) = {read_models,   index_all,          check_names,
-                                            check_named,   check_aliases,      check_inlined,
-                                            check_packs,   check_pack_records, check_fingerprints,
-                                            check_notices, check_index};
+    lig_status (*const steps[])(audit *) = {read_models,        read_retired,  index_all,
+                                            check_names,        check_named,   check_aliases,
+                                            check_inlined,      check_packs,   check_pack_records,
+                                            check_fingerprints, check_notices, check_index};
     lig_status status = LIG_OK;
     for (size_t i = 0; i < sizeof steps / sizeof *steps && status == LIG_OK; i++)
         status = steps[i](&self);

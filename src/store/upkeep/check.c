@@ -12,6 +12,7 @@
 #include "store/upkeep/audit.h"
 #include "store/upkeep/compact.h"
 #include "store/upkeep/index_check.h"
+#include "store/upkeep/retire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -550,7 +551,9 @@ lig_status lig_store_compact(lig_store *store, lig_report **report)
     ligi_report *made;
     LIG_TRY(ligi_report_create(&made));
     lig_store_stats stats;
-    lig_status status = ligi_orphans_remove(store, &made->shown.repaired, &made->shown.freed_bytes);
+    lig_status status = ligi_retired_purge(store, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = ligi_orphans_remove(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)
         status = ligi_compact_packs(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)

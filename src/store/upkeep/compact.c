@@ -6,6 +6,7 @@
 #include "store/catalog/commit.h"
 #include "store/catalog/fingerprint_index.h"
 #include "store/catalog/orphans.h"
+#include "store/catalog/retired_models.h"
 #include "store/format/tensor_references.h"
 #include "store/load/read_ranges.h"
 #include "store/save/save_write.h"
@@ -52,7 +53,26 @@ static int is_orphan(const compaction *self, uint64_t pack)
 
 /* --- looking --- */
 
-/* Packs that carry the manifest of a living model. */
+/* The packs of retired models that are kept stay as they are. */
+static lig_status find_kept(const ligi_catalog_view *view, uint64_t **packs, size_t *count,
+                            size_t *capacity)
+{
+    ligi_walk walk = {0};
+    ligi_retired retired;
+    ligi_record record;
+    lig_status status;
+    while (ligi_retired_next(view, &walk, &retired, &record, &status)) {
+        lig_status grown =
+            ligi_grow(packs, capacity, *count + record.use_count, sizeof **packs, "a compaction");
+        for (size_t i = 0; i < record.use_count && grown == LIG_OK; i++)
+            (*packs)[(*count)++] = record.uses[i].pack;
+        ligi_record_fini(&record);
+        LIG_TRY(grown);
+    }
+    return status;
+}
+
+/* Packs that carry the manifest of a living model, or belong to a retired one. */
 static lig_status find_parents(const ligi_catalog_view *view, uint64_t **packs, size_t *count)
 {
     ligi_walk walk = {0};
@@ -69,6 +89,7 @@ static lig_status find_parents(const ligi_catalog_view *view, uint64_t **packs, 
         (*packs)[(*count)++] = pack;
     }
     LIG_TRY(status);
+    LIG_TRY(find_kept(view, packs, count, &capacity));
     if (*count)
         qsort(*packs, *count, sizeof **packs, by_number);
     return LIG_OK;

@@ -209,27 +209,3 @@ void lig_text_destroy(char *text)
 {
     free(text);
 }
-
-/* --- retire --- */
-
-static lig_status retire_model(const model_edit *self, const ligi_catalog_view *view,
-                               ligi_record *record, ligi_change *change)
-{
-    (void)self, (void)view;
-    change->flags |= LIG_EDIT_FREES;
-    LIG_TRY(
-        ligi_change_event(change, LIG_EVENT_RETIRED, record->about.id, record->about.name, NULL));
-    return ligi_change_remove(change, record, 0, 0);
-}
-
-lig_status lig_store_retire(lig_store *store, const char *model)
-{
-    LIG_TRY(ligi_store_writable(store));
-    if (store->remote)
-        return store->remote->retire(store, model);
-    model_edit self = {.name = model, .edit = retire_model};
-    int64_t begin = ligi_now_ns();
-    lig_status status = ligi_change_commit(store, edit_resolved, &self, NULL);
-    ligi_stamps_note(&store->stamps, LIGI_STAMP_RETIRE, begin);
-    return status;
-}

@@ -33,10 +33,17 @@ static lig_status alias(lig_store *store, const char *name, const char *model)
     return ask_plainly(store, &call);
 }
 
-static lig_status retire(lig_store *store, const char *model)
+static lig_status retire(lig_store *store, const char *model, int now)
 {
-    ligi_client_call call = {.op = LIGI_SERVED_RETIRE};
+    ligi_client_call call = {.op = now ? LIGI_SERVED_RETIRE_NOW : LIGI_SERVED_RETIRE};
     ligi_served_text_put(&call.body, model);
+    return ask_plainly(store, &call);
+}
+
+static lig_status restore(lig_store *store, const char *model, const char *as)
+{
+    ligi_client_call call = {.op = LIGI_SERVED_RESTORE};
+    ligi_served_alias_put(&call.body, &(ligi_served_alias){model, as});
     return ask_plainly(store, &call);
 }
 
@@ -198,6 +205,7 @@ const ligi_remote_ops ligi_client_ops = {.resolve = ligi_client_resolve,
                                          .update = update,
                                          .alias = alias,
                                          .retire = retire,
+                                         .restore = restore,
                                          .check = check,
                                          .compact = compact,
                                          .time_stamps = time_stamps,

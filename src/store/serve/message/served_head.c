@@ -47,6 +47,8 @@ static const operation operations[LIGI_SERVED_OP_END] = {
     [LIGI_SERVED_DONE] = {"done", 0, 1},
     [LIGI_SERVED_DATA] = {"data", 0, 1},
     [LIGI_SERVED_COMMIT] = {"commit", 0, 1},
+    [LIGI_SERVED_RETIRE_NOW] = {"retire now", 1, 0},
+    [LIGI_SERVED_RESTORE] = {"restore", 1, 0},
 };
 
 static int is_known(uint32_t op)

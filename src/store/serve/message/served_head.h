@@ -24,6 +24,8 @@
  *   ALIAS     *    ligi_served_alias        -
  *   ALIAS_AT       index                    ligi_served_alias
  *   RETIRE    *    text                     -
+ *   RETIRE_NOW *   text                     -
+ *   RESTORE   *    ligi_served_alias        -: the retired model, and its new name or NULL
  *   LOCK           text                     number of the lock
  *   CHECK          flags                    ligi_served_report; with LIGI_SERVED_TELL the server
  *                                           sends DONE meanwhile: so many bytes are checked
@@ -103,7 +105,9 @@ typedef enum ligi_served_op {
     LIGI_SERVED_DONE = 27,
     LIGI_SERVED_DATA = 28,
     LIGI_SERVED_COMMIT = 29,
-    LIGI_SERVED_OP_END = 30
+    LIGI_SERVED_RETIRE_NOW = 30,
+    LIGI_SERVED_RESTORE = 31,
+    LIGI_SERVED_OP_END = 32
 } ligi_served_op;
 
 #define LIGI_SERVED_REPLY 1u  /* from the server; otherwise a request, or NEED and DONE */

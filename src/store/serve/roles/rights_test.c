@@ -24,7 +24,8 @@ static const struct {
     {LIGI_SERVED_CLEAR_STAMPS, "a"}, {LIGI_SERVED_SHUTDOWN, "a"},
     {LIGI_SERVED_CANCEL, "rpwoa"},   {LIGI_SERVED_NEED, ""},
     {LIGI_SERVED_DONE, ""},          {LIGI_SERVED_DATA, "woa"},
-    {LIGI_SERVED_COMMIT, "woa"},
+    {LIGI_SERVED_COMMIT, "woa"},     {LIGI_SERVED_RETIRE_NOW, "woa"},
+    {LIGI_SERVED_RESTORE, "woa"},
 };
 
 static const struct {

@@ -8,6 +8,7 @@
 #include "net/service.h"
 #include "store/serve/server/address_file.h"
 #include "store/serve/server/requests/server_descriptors.h"
+#include "store/serve/server/requests/server_retention.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/requests/server_watch.h"
 #include "store/serve/server/server_driver.h"
@@ -133,6 +134,7 @@ static lig_status open_parts(lig_server *server, const char *uri, const lig_serv
     if (server->store->remote)
         return lig_fail(LIG_E_UNSUPPORTED, "%s is a served store already; serve the store itself",
                         server->store->uri);
+    LIG_TRY(ligi_served_retention_open(server, &server->options));
     server->same_boot_known = ligi_boot_id(server->boot_id);
     LIG_TRY(ligi_served_queue_start(server, server->options.workers));
     LIG_TRY(ligi_served_watches_start(server));
@@ -316,6 +318,7 @@ void lig_server_close(lig_server *server)
     }
     ligi_served_buffers_fini(&server->buffers);
     ligi_served_roles_close(server);
+    ligi_served_retention_close(server);
     free(server->listen);
     free(server->secret_file);
     free(server->address_file);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/serve/server/requests/server_descriptors.h"
+#include "store/serve/server/requests/server_retention.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/server_driver.h"
 #include "store/serve/server/server_queue.h"
@@ -272,6 +273,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
         ligi_served_session_end(session, "the client was silent for too long (--lease-timeout)");
     }
     ligi_served_descriptors_tick(server, now_ns);
+    ligi_served_purge_tick(server, now_ns);
     int64_t reply_ns = ligi_served_send_delayed(server, now_ns);
     int64_t next_ns = now_ns + (pause_ns < TICK_NS ? pause_ns : TICK_NS);
     return reply_ns < next_ns ? reply_ns : next_ns;

@@ -104,6 +104,8 @@ struct lig_server {
     ligi_net *net;
     lig_server_options options; /* the values in force; the texts are below */
     char *listen, *secret_file, *address_file;
+    ligi_quota *quotas, *keeps; /* a rule of `keeps` has a number of models in place of bytes */
+    size_t quota_count, keep_count;
     char address[LIGI_ADDRESS_BYTES_MAX];
     uint8_t card[LIGI_CARD_BYTES_MAX];
     size_t card_bytes;
@@ -121,6 +123,7 @@ struct lig_server {
     ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next ones */
     ligi_served_role_file roles;   /* none: everybody is an admin */
     uint64_t next_tag;             /* of a role */
+    int64_t purge_ns;              /* when retired models are looked at next */
     atomic_uint session_count;
     uint64_t next_session;
     struct ligi_served_delayed *delayed, **delayed_end; /* replies that the rate holds back */

@@ -98,6 +98,36 @@ lig_status ligi_served_retire_run(ligi_served_call *call)
     return ligi_served_once(call, &once, retire, (void *)model);
 }
 
+static lig_status retire_now(ligi_served_call *call, void *context)
+{
+    return lig_store_retire_now(call->store, context);
+}
+
+lig_status ligi_served_retire_now_run(ligi_served_call *call)
+{
+    const char *model;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_text_get(BODY(call), &model));
+    LIG_TRY(ligi_served_may_name(call, model));
+    return ligi_served_once(call, &once, retire_now, (void *)model);
+}
+
+static lig_status restore(ligi_served_call *call, void *context)
+{
+    const ligi_served_alias *what = context;
+    return lig_store_restore(call->store, what->alias, what->model);
+}
+
+lig_status ligi_served_restore_run(ligi_served_call *call)
+{
+    ligi_served_alias what;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_alias_get(BODY(call), &what));
+    LIG_TRY(ligi_served_may_name(call, what.alias));
+    LIG_TRY(ligi_served_may_name(call, what.model));
+    return ligi_served_once(call, &once, restore, &what);
+}
+
 /* --- care --- */
 
 typedef struct told_check {

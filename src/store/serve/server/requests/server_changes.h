@@ -8,6 +8,8 @@
 lig_status ligi_served_update_run(ligi_served_call *call);
 lig_status ligi_served_alias_run(ligi_served_call *call);
 lig_status ligi_served_retire_run(ligi_served_call *call);
+lig_status ligi_served_retire_now_run(ligi_served_call *call);
+lig_status ligi_served_restore_run(ligi_served_call *call);
 lig_status ligi_served_check_run(ligi_served_call *call);
 lig_status ligi_served_compact_run(ligi_served_call *call);
 lig_status ligi_served_clear_stamps_run(ligi_served_call *call);

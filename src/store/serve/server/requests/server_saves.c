@@ -6,6 +6,7 @@
 #include "store/load/resolved_model.h"
 #include "store/serve/server/requests/server_changes.h"
 #include "store/serve/server/requests/server_lookups.h"
+#include "store/serve/server/requests/server_retention.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
@@ -256,6 +257,7 @@ lig_status ligi_served_saving_reply(ligi_served_saving *saving, ligi_served_call
     lig_ref *ref = saving->ref;
     if (saving->part)
         return reply_part(saving, call);
+    ligi_served_keep_newest(call->server, saving->what.name);
     if (ref) {
         call->version = ref->version;
         saving->ref = NULL;

@@ -1,0 +1,58 @@
+#include "cli.h"
+#include "formats/json.h"
+
+static void tell(const cli_call *call, const char *name)
+{
+    cli_json_writer writer = {.file = stdout};
+    if (call->json) {
+        cli_json_open(&writer, NULL, '{');
+        cli_json_put_text(&writer, "model", name);
+        cli_json_close(&writer, '}');
+        return;
+    }
+    fputs("restored ", stdout);
+    cli_put_escaped(stdout, name);
+    putchar('\n');
+}
+
+static lig_status restore(const cli_call *call, const cli_place *place)
+{
+    lig_store *store;
+    const char *as = cli_value(call, "as");
+    if (place->name == NULL)
+        return cli_wrong(call, lig_fail(LIG_E_INVALID, "'%s' does not name a model: use '%s#NAME'",
+                                        place->uri, place->uri));
+    LIG_TRY(cli_place_open(place, "x", &store));
+    lig_status status = lig_store_restore(store, place->name, as);
+    if (status == LIG_OK)
+        tell(call, as ? as : place->name);
+    lig_store_close(store);
+    return status;
+}
+
+static int run(cli_call *call)
+{
+    cli_place place;
+    lig_status status = cli_place_parse(&place, call->words[0]);
+    if (status == LIG_OK)
+        status = restore(call, &place);
+    cli_place_fini(&place);
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+static const cli_flag flags[] = {
+    {"as", 0, "NAME", "restore it under another name, when its own is in use again"},
+    {NULL, 0, NULL, NULL},
+};
+
+const cli_command cli_cmd_restore = {
+    .name = "restore",
+    .usage = "STORE#NAME [options]",
+    .summary = "Brings back a model that was removed",
+    .details = "A server keeps removed models for the time of `ligament serve --undelete`. The one "
+               "that was\nremoved last under the name comes back, without its aliases.",
+    .flags = flags,
+    .word_min = 1,
+    .word_max = 1,
+    .run = run,
+};
