@@ -1,0 +1,209 @@
+/* A storage service as a table: what the protocols of a remote volume see of it, with requests that
+ * arrive late, twice or never, and replies that get lost. It checks what must always hold. */
+#ifndef SERVICE_MODEL_H
+#define SERVICE_MODEL_H
+
+#include "backend/remote/format/numbered_commit.h"
+#include "backend/remote/format/remote_state.h"
+#include "base/test.h"
+
+#include <stdlib.h>
+
+/* Time is in minutes. */
+enum { FRESH = 60, SIGNATURE = 15, KEEP = 24 * 60, GRACE = 15, TTL = 60, SKEW = 7 };
+enum { VERSIONS = 160, PACKS = 64, LATE = 32, PINS = 32, CHECKPOINT_STEP = 1 };
+
+typedef struct model_record {
+    uint8_t *bytes;
+    size_t size;
+    uint64_t pack; /* named; 0: none */
+} model_record;
+
+typedef struct late_put { /* a request that has not arrived yet, or arrives again */
+    uint64_t version;
+    model_record record;
+    int64_t signed_at;
+} late_put;
+
+typedef struct model_pin {
+    uint64_t pack;
+    int64_t until;
+} model_pin;
+
+typedef struct service {
+    uint64_t seed;
+    int by_head;    /* commits compare and set one object, as on RADOS */
+    int64_t now;    /* its clock */
+    uint64_t head;  /* the last commit that was ever accepted */
+    uint64_t first; /* entries before are removed */
+    model_record history[VERSIONS];
+    int64_t dates[VERSIONS];
+    ligi_remote_state *states[VERSIONS]; /* the truth after each commit */
+    uint64_t checkpoint;                 /* newest */
+    int exists[PACKS], sealed[PACKS];
+    int64_t held_until[PACKS];
+    uint64_t pack_count;
+    model_pin pins[PINS];
+    late_put late[LATE];
+    size_t late_count;
+    size_t profile;        /* of the processes */
+    uint64_t deleted;      /* packs */
+    uint64_t acknowledged; /* the last version whose writer was told */
+} service;
+
+static inline uint64_t model_random(service *self, uint64_t below)
+{
+    self->seed = self->seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+    return (self->seed >> 33) % below;
+}
+
+static inline void model_start(service *self, uint64_t seed)
+{
+    static const uint8_t id[16] = {20};
+
+    memset(self, 0, sizeof *self);
+    self->seed = seed;
+    self->by_head = (int)model_random(self, 2);
+    self->now = 1000000;
+    self->first = 1;
+    self->pack_count = 1;
+    assert_ok(ligi_remote_state_create(id, &self->states[0]));
+}
+
+static inline void model_end(service *self)
+{
+    for (uint64_t v = 0; v <= self->head; v++) {
+        free(self->history[v].bytes);
+        ligi_remote_state_release(self->states[v]);
+    }
+    for (size_t i = 0; i < self->late_count; i++)
+        free(self->late[i].record.bytes);
+}
+
+static inline model_record model_copy(const model_record *from)
+{
+    model_record copy = *from;
+
+    copy.bytes = malloc(from->size);
+    memcpy(copy.bytes, from->bytes, from->size);
+    return copy;
+}
+
+/* --- the truth --- */
+
+static inline void pack_key(uint64_t pack, uint8_t key[8])
+{
+    ligi_put_be64(key, pack);
+}
+
+static inline int model_named(const ligi_remote_state *state, uint64_t pack)
+{
+    uint8_t key[8];
+    lig_catalog_item item;
+
+    pack_key(pack, key);
+    return ligi_item_map_get(state->items, key, 8, &item);
+}
+
+/* A commit is accepted: the order of these calls is the order of commits. */
+static inline void model_accept(service *self, uint64_t version, const model_record *record)
+{
+    ligi_remote_record parsed;
+
+    if (version != self->head + 1)
+        fail_msg("version %d was committed twice", (int)version);
+    assert_ok(ligi_remote_record_get(record->bytes, record->size, &parsed));
+    assert_ok(ligi_remote_state_apply(self->states[version - 1], &parsed, &self->states[version]));
+    self->history[version] = model_copy(record);
+    self->dates[version] = self->now;
+    self->head = version;
+    if (record->pack == 0)
+        return;
+    assert_true(self->exists[record->pack] && self->sealed[record->pack]);
+    assert_false(ligi_remote_condemned(self->states[version], record->pack, NULL));
+}
+
+/* --- requests for the log --- */
+
+static inline int model_apply_put(service *self, uint64_t version, const model_record *record,
+                                  int64_t signed_at)
+{
+    int64_t age = self->now - signed_at;
+
+    if (!self->by_head && (age > SIGNATURE || age < -SIGNATURE))
+        return LIGI_REPLY_REFUSED;
+    int there =
+        self->by_head ? self->head + 1 != version : version <= self->head && version >= self->first;
+    if (there)
+        return LIGI_REPLY_EXISTS;
+    if (version > self->head + 1) /* only after an entry that its writer has read */
+        fail_msg("version %d before version %d", (int)version, (int)self->head);
+    model_accept(self, version, record);
+    return LIGI_REPLY_WRITTEN;
+}
+
+static inline ligi_commit_reply model_put(service *self, uint64_t version,
+                                          const model_record *record, int64_t signed_at)
+{
+    uint64_t fate = model_random(self, 10);
+
+    if ((fate == 0 || fate == 1) && self->late_count < LATE) /* arrives later, or again */
+        self->late[self->late_count++] = (late_put){version, model_copy(record), signed_at};
+    if (fate == 0 || fate == 2)
+        return LIGI_REPLY_LOST;
+    if (fate == 3)
+        return model_random(self, 4) ? LIGI_REPLY_AGAIN : LIGI_REPLY_REFUSED;
+    ligi_commit_reply reply = (ligi_commit_reply)model_apply_put(self, version, record, signed_at);
+    return fate == 4 ? LIGI_REPLY_LOST : reply;
+}
+
+static inline ligi_commit_reply model_get(service *self, uint64_t version,
+                                          const model_record *record)
+{
+    if (model_random(self, 10) == 0)
+        return LIGI_REPLY_LOST;
+    if (version > self->head || version < self->first)
+        return LIGI_REPLY_ABSENT;
+    return memcmp(self->history[version].bytes, record->bytes, LIGI_REMOTE_ID_BYTES) == 0
+               ? LIGI_REPLY_MINE
+               : LIGI_REPLY_OTHERS;
+}
+
+static inline void model_deliver(service *self)
+{
+    if (self->late_count == 0)
+        return;
+    size_t which = model_random(self, self->late_count);
+    late_put late = self->late[which];
+    self->late[which] = self->late[--self->late_count];
+    (void)model_apply_put(self, late.version, &late.record, late.signed_at);
+    free(late.record.bytes);
+}
+
+/* Removes the oldest entry, if it may go. */
+static inline void model_trim(service *self, uint64_t before)
+{
+    if (self->first < before && self->first <= self->head &&
+        (self->by_head || self->now - self->dates[self->first] > KEEP))
+        self->first++;
+}
+
+/* --- packs and pins --- */
+
+static inline int model_pinned(const service *self, uint64_t pack)
+{
+    for (size_t i = 0; i < PINS; i++)
+        if (self->pins[i].pack == pack && self->pins[i].until > self->now)
+            return 1;
+    return 0;
+}
+
+static inline void model_delete(service *self, uint64_t pack)
+{
+    if (model_named(self->states[self->head], pack))
+        fail_msg("pack %d is deleted, but the catalog uses it", (int)pack);
+    self->deleted += self->exists[pack];
+    self->exists[pack] = 0;
+}
+
+#endif
