@@ -132,8 +132,9 @@ static inline trial_fate trial_begin(trial_store *store)
 
 static inline void trial_done(trial_store *store)
 {
+    int faulty = store->faults != 0;
     pthread_mutex_unlock(&store->lock);
-    if (store->faults != 0)
+    if (faulty)
         sched_yield();
 }
 

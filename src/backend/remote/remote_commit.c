@@ -169,6 +169,8 @@ lig_status ligi_remote_append(ligi_remote_volume *volume, ligi_remote_state *bas
     if (status == LIG_OK)
         status = send_record(volume, base, seen_ns, &bytes);
     ligi_writer_fini(&bytes);
+    if (status == LIG_OK && edit->flags & LIGI_REMOTE_RESTART)
+        ligi_remote_repaired(volume);
     if (status == LIG_OK)
         ligi_keeper_committed(volume, edit->version);
     return status;

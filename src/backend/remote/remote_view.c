@@ -43,6 +43,18 @@ static void note_all_named(ligi_remote_volume *volume)
     pthread_mutex_unlock(&volume->lock);
 }
 
+static void set_damage(ligi_remote_volume *volume, lig_status status)
+{
+    pthread_mutex_lock(&volume->lock);
+    ligi_failure_take(&volume->damage, status);
+    pthread_mutex_unlock(&volume->lock);
+}
+
+void ligi_remote_repaired(ligi_remote_volume *volume)
+{
+    set_damage(volume, LIG_OK);
+}
+
 static lig_status apply(replay *self, uint64_t version, const void *bytes, size_t count)
 {
     ligi_remote_record record;
@@ -57,6 +69,8 @@ static lig_status apply(replay *self, uint64_t version, const void *bytes, size_
     ligi_remote_state_release(self->state);
     self->state = next;
     self->damage.status = LIG_OK;
+    if (record.flags & LIGI_REMOTE_RESTART)
+        ligi_remote_repaired(self->volume);
     note_named(self->volume, &record);
     return LIG_OK;
 }
@@ -170,13 +184,6 @@ static lig_status ignore_problem(void *context, const char *text, const void *ev
 {
     (void)context, (void)text, (void)event, (void)bytes;
     return LIG_OK;
-}
-
-static void set_damage(ligi_remote_volume *volume, lig_status status)
-{
-    pthread_mutex_lock(&volume->lock);
-    ligi_failure_take(&volume->damage, status);
-    pthread_mutex_unlock(&volume->lock);
 }
 
 /* What is damaged is left out; the rest can be read, and nothing is committed until a repair. */

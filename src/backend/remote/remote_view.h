@@ -18,6 +18,9 @@ lig_status ligi_remote_view(ligi_remote_volume *volume, ligi_remote_state **stat
  * ligi_log_end. */
 void ligi_remote_publish(ligi_remote_volume *volume, ligi_remote_state *state, int64_t seen_ns);
 
+/* A record with LIGI_REMOTE_RESTART was read or written: what was damaged before it is no matter. */
+void ligi_remote_repaired(ligi_remote_volume *volume);
+
 /* What can be read, for a repair: `*state` is the catalog without what is damaged; `problem` gets a
  * sentence for each damage. *end is the last commit that exists. */
 lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem problem,
