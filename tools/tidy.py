@@ -43,6 +43,7 @@ HEADER_MODULE = {
     "serve": "store",
     "watch": "store",
     "secret": "net",
+    "credentials": "backend",
     "evostore": "compat",
     "ligament": None,
 }
@@ -114,6 +115,7 @@ PLACES = re.compile(
 WRITABLE = {
     "src/base/log.c": r"lock|hook|hook_context",
     "src/backend/registry.c": r"plugins_lock|plugins|plugin_count",
+    "src/backend/credentials.c": r"credentials_lock|credentials",
     "src/backend/shared_instances.c": r"table_lock|table|fork_once",
     "src/net/inproc/inproc.c": r"names_lock|names|names_once",
     # A loaded library and its addresses belong to the process; OpenSSL's callbacks have no handle.

@@ -5,6 +5,7 @@
 #include <ligament/backend.h>
 #include <ligament/base.h>
 #include <ligament/checkpoint.h>
+#include <ligament/credentials.h>
 #include <ligament/mesh.h>
 #include <ligament/net.h>
 #include <ligament/params.h>
