@@ -3,6 +3,7 @@
 #include "backend/registry.h"
 #include "base/test.h"
 #include "commit_ops.h"
+#include "remote/service_credentials.h"
 #include "remote/trial_engine.h"
 
 #include <errno.h>
@@ -1024,6 +1025,7 @@ int main(int argc, char **argv)
     };
 
     assert_ok(trial_register());
+    assert_ok(set_service_credentials());
     if (argc > 1)
         return run_places(argc - 1, argv + 1);
     int failed = cmocka_run_group_tests(plain, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "backend/remote/engine_load.h"
 
+#include "backend/credentials.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sibling_library.h"
@@ -35,12 +36,6 @@ static void host_log(int level, const char *format, ...)
     ligi_log((lig_log_level)level, "%s", text);
 }
 
-static lig_status host_credential(const char *name, char *value, size_t value_bytes)
-{
-    (void)name, (void)value, (void)value_bytes;
-    return LIG_E_NOTFOUND;
-}
-
 const ligi_engine_host ligi_engine_host_table = {
     .abi = LIGI_ENGINE_ABI,
     .size = sizeof(ligi_engine_host),
@@ -48,7 +43,7 @@ const ligi_engine_host ligi_engine_host_table = {
     .error_text = lig_error_text,
     .log = host_log,
     .random = ligi_engine_random,
-    .credential = host_credential,
+    .credential = ligi_credential_get,
 };
 
 lig_status ligi_engine_load(const char *scheme, const char *package, const ligi_engine_ops **ops)

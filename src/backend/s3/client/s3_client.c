@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/s3/client/s3_load.h"
+#include "backend/s3/client/s3_sockets.h"
 #include "base/clock.h"
 
 #define SMALL_MAX 64 /* requests that are not bulk, in flight */
@@ -34,6 +35,7 @@ struct ligi_s3_client {
     unsigned active_bulk, active_small;
     CURL *idle[IDLE_EASY_MAX];
     unsigned idle_count;
+    ligi_s3_sockets sockets;
 };
 
 /* --- lists ---------------------------------------------------------------------------------- */
@@ -181,6 +183,7 @@ static void start_attempt(ligi_s3_client *client, ligi_s3_transfer *transfer)
         end_transfer(transfer);
         return;
     }
+    ligi_s3_sockets_use(&client->sockets, calls, transfer->easy);
     if (calls->curl_multi_add_handle(client->multi, transfer->easy) != CURLM_OK) {
         ligi_s3_attempt_finish(&client->setting, transfer, CURLE_FAILED_INIT);
         transfer->answer.link = LIGI_S3_LINK_REFUSED;
@@ -307,6 +310,7 @@ static void *run(void *context)
         if (client->queued.first != NULL && client->active_bulk < client->connections &&
             client->active_small < SMALL_MAX)
             continue;
+        ligi_s3_sockets_acknowledge(&client->sockets);
         int64_t wait_ns = next - ligi_now_ns();
         calls->curl_multi_poll(client->multi, NULL, 0,
                                wait_ns > 0 ? (int)(wait_ns / 1000000) + 1 : 0, NULL);

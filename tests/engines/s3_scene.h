@@ -1,6 +1,6 @@
 /* An engine over a fresh prefix of the bucket that tools/engines made, for its tests. */
-#ifndef LIGI_S3_ENGINE_TESTING_H
-#define LIGI_S3_ENGINE_TESTING_H
+#ifndef S3_SCENE_H
+#define S3_SCENE_H
 
 #include "backend/remote/storage_engine.h"
 

@@ -1,5 +1,5 @@
 /* The engine's table against a real server (make test-engines): what storage_engine.h promises. */
-#include "backend/s3/s3_engine_testing.h"
+#include "s3_scene.h"
 
 /* --- the marker ----------------------------------------------------------------------------- */
 

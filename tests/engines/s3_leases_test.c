@@ -1,5 +1,5 @@
 /* Claims, pins and locks against a real server (make test-engines). */
-#include "backend/s3/s3_engine_testing.h"
+#include "s3_scene.h"
 
 static void test_claims(void **state)
 {
