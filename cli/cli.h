@@ -102,6 +102,9 @@ int cli_ends_with(const char *text, const char *end);
 /* Whether the folder holds a regular file of that name. */
 int cli_folder_holds(const char *folder, const char *name);
 
+/* Passes access keys for s3: URIs on to the library: from AWS_* variables and ~/.aws. */
+lig_status cli_aws_profile(void);
+
 /* --- places: URI#name
  * --------------------------------------------------------------------------------------------- */
 

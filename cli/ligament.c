@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* The table of commands, in the order of the help text. */
@@ -72,6 +73,15 @@ static lig_status load_plugins(void)
     return LIG_OK;
 }
 
+/* Other commands read no files of other programs. */
+static lig_status provide_credentials(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strncasecmp(argv[i], "s3:", 3) == 0)
+            return cli_aws_profile();
+    return LIG_OK;
+}
+
 /* Files are read through mappings: an I/O error or a truncated file raises SIGBUS. */
 static void lose_file(int number)
 {
@@ -97,7 +107,8 @@ static int run_command(const cli_command *command, int argc, char **argv)
     if (status != 0)
         return status > 0 ? status : 0;
     call.misused = &misused;
-    status = load_plugins() == LIG_OK ? command->run(&call) : cli_failed();
+    int ready = load_plugins() == LIG_OK && provide_credentials(argc, argv) == LIG_OK;
+    status = ready ? command->run(&call) : cli_failed();
     cli_call_fini(&call);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fputs("ligament: cannot write to standard output\n", stderr);

@@ -193,6 +193,17 @@ static PyObject *plugin_load(PyObject *module, PyObject *path)
     return status == LIG_OK ? PyUnicode_FromString(name) : ligi_py_raise(state, status);
 }
 
+static PyObject *credential_set(PyObject *module, PyObject *arguments)
+{
+    const char *name, *value;
+    if (!PyArg_ParseTuple(arguments, "sz:credential_set", &name, &value))
+        return NULL;
+    lig_status status = lig_credential_set(name, value);
+    if (status != LIG_OK)
+        return ligi_py_raise(ligi_py_state_of(module), status);
+    Py_RETURN_NONE;
+}
+
 static PyObject *backends(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -209,6 +220,8 @@ static PyObject *backends(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"plugin_load", plugin_load, METH_O, "plugin_load(path) -> name of its backend"},
+    {"credential_set", credential_set, METH_VARARGS,
+     "credential_set(name, value): a credential of this process; None removes it"},
     {"backends", backends, METH_NOARGS, "backends() -> {name: whether it can hold a store}"},
     {NULL, NULL, 0, NULL},
 };

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from . import _core, place
+from . import _core, credentials, place
 
 _lock = threading.Lock()
 _open: dict[tuple[str, str], _core.Checkpoint] = {}
@@ -32,6 +32,7 @@ def instance(backend: str, config: str) -> _core.Checkpoint:
             _open.clear()
             _pid = os.getpid()
         if (backend, config) not in _open:
+            credentials.provide(f"{backend}:")
             _open[backend, config] = _core.Checkpoint(backend, config)
         return _open[backend, config]
 
@@ -62,6 +63,7 @@ def check_exists(backend: str, config: str) -> None:
     """Raises NotFoundError if (backend, config) is a place without a store, which opening would
     create."""
     if (uri := shared_uri(backend, config)) is not None:
+        credentials.provide(uri)
         _core.Store(place.with_mode(uri, "r")).close()
 
 

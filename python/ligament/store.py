@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from . import _core, arguments, notebook, place, tensors
+from . import _core, arguments, credentials, notebook, place, tensors
 from .arguments import FindOptions, LoadOptions, SaveOptions
 from .async_saves import PendingSaves, Snapshot
 from .description import Model, Report, TensorInfo
@@ -39,6 +39,7 @@ class Store:
         self._mode = mode
         self._saves = PendingSaves()
         self._closed = False
+        credentials.provide(self._given)
         self._core = _core.Store(place.with_mode(self._given, mode))
 
     # --- the handle -----------------------------------------------------------------------------
