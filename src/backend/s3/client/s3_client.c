@@ -235,24 +235,27 @@ static void start_queued(ligi_s3_client *client)
     client->queued = later;
 }
 
-/* Moves those whose pause is over; returns when the next one ends. */
-static int64_t wake_paused(ligi_s3_client *client)
+/* Moves those whose pause is over. */
+static void wake_paused(ligi_s3_client *client)
 {
     transfer_list later = {NULL, NULL};
     ligi_s3_transfer *transfer;
+    int64_t now = ligi_now_ns();
+
+    while ((transfer = pop(&client->paused)) != NULL)
+        push(transfer->wake_ns <= now ? &client->queued : &later, transfer);
+    client->paused = later;
+}
+
+/* How long to wait for answers: until the next pause is over. */
+static int poll_ms(const ligi_s3_client *client)
+{
     int64_t now = ligi_now_ns(), next = now + POLL_MAX_NS;
 
-    while ((transfer = pop(&client->paused)) != NULL) {
-        if (transfer->wake_ns <= now) {
-            push(&client->queued, transfer);
-            continue;
-        }
-        if (transfer->wake_ns < next)
-            next = transfer->wake_ns;
-        push(&later, transfer);
-    }
-    client->paused = later;
-    return next;
+    for (const ligi_s3_transfer *one = client->paused.first; one != NULL; one = one->next)
+        if (one->wake_ns < next)
+            next = one->wake_ns;
+    return next > now ? (int)((next - now) / 1000000) + 1 : 0;
 }
 
 /* Ends the transfers of one list that were cancelled, or all. */
@@ -302,7 +305,7 @@ static void *run(void *context)
     int running;
 
     while (!take_orders(client)) {
-        int64_t next = wake_paused(client);
+        wake_paused(client);
         start_queued(client);
         calls->curl_multi_perform(client->multi, &running);
         collect_ended(client);
@@ -311,9 +314,7 @@ static void *run(void *context)
             client->active_small < SMALL_MAX)
             continue;
         ligi_s3_sockets_acknowledge(&client->sockets);
-        int64_t wait_ns = next - ligi_now_ns();
-        calls->curl_multi_poll(client->multi, NULL, 0,
-                               wait_ns > 0 ? (int)(wait_ns / 1000000) + 1 : 0, NULL);
+        calls->curl_multi_poll(client->multi, NULL, 0, poll_ms(client), NULL);
     }
     while (client->idle_count > 0)
         calls->curl_easy_cleanup(client->idle[--client->idle_count]);
