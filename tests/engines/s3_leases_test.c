@@ -49,7 +49,8 @@ static void lose_claim(void *self, uint64_t id, uint64_t bytes)
     assert_int_equal(renewed, LIG_OK);
     assert_ok(ops->drafts_remove(self, &more));
     assert_status(ops->object_renew(writer, HOUR), LIG_E_NOTFOUND);
-    assert_int_not_equal(ops->object_seal(writer), LIG_OK);
+    lig_status sealed = ops->object_seal(writer);
+    assert_true(sealed == LIG_E_TIMEOUT || sealed == LIG_E_IO);
     ops->object_close(writer, 0);
     assert_ok(ops->object_list(self, LIGI_OBJECT_PACK, 0, ids, 2, &count));
     assert_int_equal(count, 0);

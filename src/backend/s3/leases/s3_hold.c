@@ -87,7 +87,12 @@ lig_status ligi_s3_hold_check(ligi_s3_hold *hold)
     pthread_mutex_lock(&hold->lock);
     int young = boot_ns() - hold->since_ns < hold->ttl_ns;
     pthread_mutex_unlock(&hold->lock);
-    return young ? LIG_OK : look(hold);
+    if (young)
+        return LIG_OK;
+    lig_status status = look(hold);
+    return status == LIG_E_NOTFOUND
+               ? hold->s3->host->fail(LIG_E_TIMEOUT, "%s", hold->s3->host->error_text())
+               : status;
 }
 
 void ligi_s3_hold_end(ligi_s3_hold *hold, int forked)

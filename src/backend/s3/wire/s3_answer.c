@@ -132,7 +132,8 @@ static const explanation explanations[] = {
      "raise the quota)"},
     {0, "EntityTooLarge", LIG_E_LIMIT, "the object is larger than the server allows"},
     {0, "NoSuchUpload", LIG_E_IO,
-     "the server has discarded the multipart upload (was it aborted by a lifecycle rule?)"},
+     "the multipart upload was aborted (the writer was stopped for too long, or a lifecycle rule "
+     "removes uploads)"},
     {507, NULL, LIG_E_LIMIT, "the server's storage is full"},
     {301, NULL, LIG_E_INVALID, "the bucket is in another region or at another endpoint"},
     {307, NULL, LIG_E_INVALID, "the bucket is in another region or at another endpoint"},
