@@ -41,6 +41,28 @@ else()
   message(STATUS "libcurl is not here (Debian: libcurl4-openssl-dev): stores on S3 are not built")
 endif()
 
+# Stores on RADOS. librados is loaded at run time.
+find_path(RADOS_INCLUDE rados/librados.h)
+if(RADOS_INCLUDE)
+  file(GLOB_RECURSE rados_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/backend/rados/*.c")
+  list(FILTER rados_sources EXCLUDE REGEX "_(test|fuzz)\\.c$")
+  add_library(rados_parts OBJECT ${rados_sources})
+  set_target_properties(rados_parts PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+  target_include_directories(rados_parts PRIVATE include src)
+  target_include_directories(rados_parts SYSTEM PRIVATE "${RADOS_INCLUDE}")
+  target_compile_definitions(rados_parts PRIVATE _GNU_SOURCE)
+  target_link_libraries(rados_parts PRIVATE ligament_flags)
+  add_library(rados MODULE src/base/clock.c)
+  target_compile_definitions(rados PRIVATE _GNU_SOURCE)
+  target_include_directories(rados PRIVATE include src)
+  target_link_libraries(rados PRIVATE rados_parts ligament_flags ${CMAKE_DL_LIBS})
+  target_link_options(rados PRIVATE LINKER:-z,nodelete $<$<STREQUAL:${LIG_SANITIZE},>:LINKER:-z,defs>)
+  set_target_properties(rados PROPERTIES OUTPUT_NAME ligament_rados LINKER_LANGUAGE C C_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY "${stage}/lib")
+else()
+  message(STATUS "librados is not here (Debian: librados-dev): rados:// is not built")
+endif()
+
 # EvoStore's C functions. It is loaded and never linked with: one of them has the name of a system call.
 file(GLOB evostore_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/compat/evostore/*.c")
 list(FILTER evostore_sources EXCLUDE REGEX "_(test|fuzz)\\.c$")
