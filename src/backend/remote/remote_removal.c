@@ -279,9 +279,10 @@ lig_status ligi_remote_pack_claim(void *opaque, uint64_t id, void **pack)
     ligi_remote_volume *volume = self->volume;
     ligi_remote_claim *claim;
     ligi_remote_state *state;
+    void *made;
 
     LIG_TRY(ligi_remote_writable(self));
-    LIG_TRY(ligi_remote_writer_create(volume, pack, &claim));
+    LIG_TRY(ligi_remote_writer_create(volume, &made, &claim));
     lig_status status = ligi_remote_claim_begin(volume, claim, id);
     /* From here on, commits that name the pack are noticed. */
     if (status == LIG_OK)
@@ -298,9 +299,12 @@ lig_status ligi_remote_pack_claim(void *opaque, uint64_t id, void **pack)
         else if (status == LIG_E_NOTFOUND)
             status = no_pack(volume, id);
     }
-    if (status != LIG_OK)
-        ligi_remote_pack_close(*pack);
-    return status;
+    if (status != LIG_OK) {
+        ligi_remote_pack_close(made);
+        return status;
+    }
+    *pack = made;
+    return LIG_OK;
 }
 
 /* The next of the listing after `after`, if it is the place where the walk stopped. */

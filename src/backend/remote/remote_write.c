@@ -79,16 +79,20 @@ lig_status ligi_remote_pack_create(void *opaque, uint64_t bytes, const void *sec
 {
     ligi_remote *self = opaque;
     ligi_remote_claim *claim;
+    void *made;
 
     LIG_TRY(ligi_remote_writable(self));
-    LIG_TRY(ligi_remote_writer_create(self->volume, pack, &claim));
-    remote_writer *writer = *pack;
+    LIG_TRY(ligi_remote_writer_create(self->volume, &made, &claim));
+    remote_writer *writer = made;
     writer->sealed = 0;
     writer->secret = secret;
     lig_status status = begin(writer, bytes);
-    if (status != LIG_OK)
+    if (status != LIG_OK) {
         ligi_remote_pack_close(writer);
-    return status;
+        return status;
+    }
+    *pack = writer;
+    return LIG_OK;
 }
 
 /* --- bytes --- */
