@@ -74,6 +74,7 @@ test-engines:
 
 # What is left to do where a cluster runs already: eval "$$(tools/engines env)"; make engine-tests
 engine-tests:
+	@flock build/lock cmake --build build -j $(JOBS) --target engine_programs
 	@ctest --test-dir build -L engines --output-on-failure -j $(JOBS)
 	@$(PYTHON) -m pytest -m engines tests/engines
 

@@ -102,15 +102,18 @@ foreach(source IN LISTS test_sources)
 endforeach()
 
 # Suites of the store again, over a place of another kind.
-function(add_store_suite prefix suite definition)
-  get_filename_component(name "${suite}" NAME)
-  set(name "${prefix}_${name}")
+function(add_store_program name suite)
   add_executable(${name} "src/store/${suite}.c")
   target_link_libraries(${name} PRIVATE static ligament_flags "${CMOCKA_LIBRARY}")
   target_include_directories(${name} PRIVATE src tests)
-  target_compile_definitions(${name} PRIVATE _GNU_SOURCE ${definition}
-    LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE _GNU_SOURCE ${ARGN} LIGI_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests"
+    BUILD_RPATH "${stage}/lib") # where plugins are
+endfunction()
+function(add_store_suite prefix suite definition)
+  get_filename_component(name "${suite}" NAME)
+  set(name "${prefix}_${name}")
+  add_store_program(${name} "${suite}" ${definition})
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300)
 endfunction()
@@ -128,6 +131,42 @@ foreach(suite store_test store_random_test save/dedup_test save/save_part_test s
   add_store_suite(remote "${suite}" SCENE_REMOTE="0")
 endforeach()
 add_store_suite(remote load/resolved_model_test SCENE_REMOTE="60") # who cannot pin relies on the grace
+
+# On services that tools/engines starts, also through a server (make test-engines): one program for all of them,
+# which LIGAMENT_TEST_STORE tells where. They are not part of every build.
+set(engine_suites store_test store_random_test save/dedup_test save/save_part_test load/watch_test find/find_test
+  load/resolved_model_test)
+set(engine_rados "rados://$LIGAMENT_TEST_RADOS_POOL/%?conf=$LIGAMENT_TEST_RADOS_CONF")
+add_custom_target(engine_programs)
+foreach(suite IN LISTS engine_suites)
+  get_filename_component(name "${suite}" NAME)
+  add_store_program(engine_${name} "${suite}" SCENE_ENGINE)
+  add_store_program(engine_served_${name} "${suite}" SCENE_ENGINE SCENE_SERVED="tcp")
+  set_target_properties(engine_${name} engine_served_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(engine_programs engine_${name} engine_served_${name})
+endforeach()
+function(add_engine_test name program grace)
+  add_test(NAME ${name} COMMAND sh -c
+    "LIGAMENT_TEST_STORE=\"${engine_${engine}}&grace=${grace}\"; export LIGAMENT_TEST_STORE; exec ${program}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS engines)
+endfunction()
+function(add_engine_tests engine)
+  add_engine_test(${engine}_conformance "'$<TARGET_FILE:conformance_backend_test>' \"$LIGAMENT_TEST_STORE\"" 0)
+  foreach(suite IN LISTS engine_suites)
+    get_filename_component(name "${suite}" NAME)
+    set(grace 0)
+    if(name STREQUAL "resolved_model_test") # who cannot pin relies on the grace
+      set(grace 60)
+    endif()
+    add_engine_test(${engine}_${name} "'$<TARGET_FILE:engine_${name}>'" ${grace})
+    add_engine_test(${engine}_served_${name} "'$<TARGET_FILE:engine_served_${name}>'" ${grace})
+  endforeach()
+endfunction()
+foreach(engine rados)
+  if(TARGET ${engine} AND TARGET conformance_backend_test)
+    add_engine_tests(${engine})
+  endif()
+endforeach()
 
 # libFuzzer where the compiler has it, else a plain driver with the same arguments for our purposes.
 foreach(source IN LISTS fuzz_sources)

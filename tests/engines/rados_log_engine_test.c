@@ -1,4 +1,5 @@
 /* Birth, commits and errors: tools/engines run build/tests/rados_log_engine_test */
+#include "backend/rados/rados_log.h"
 #include "base/clock.h"
 #include "rados_scene.h"
 
@@ -48,32 +49,41 @@ static void test_log(void **state)
     assert_int_equal(s.last, 8);
     assert_int_equal(s.bytes[4], 9 << 20);
     assert_status(read_after(self, 9, &s), LIG_E_NOTFOUND);
-    assert_ok(ops->log_trim(other, 8, 0));
-    assert_status(read_after(self, 3, &s), LIG_E_NOTFOUND);
-    assert_ok(read_after(self, 7, &s));
-    assert_int_equal(s.count, 1);
-    /* A number that was removed is not free again. */
-    assert_status(append(self, 3, 100), LIG_E_BUSY);
+    /* The newest are kept for those who follow the log. */
     assert_ok(ops->log_trim(other, 9, 0));
-    assert_ok(read_after(self, 8, &s));
-    assert_int_equal(s.count, 0);
-    assert_ok(append(self, 8, 100));
+    assert_ok(read_after(self, 0, &s));
+    assert_int_equal(s.count, 8);
     ops->close(self, 0);
     ops->close(other, 0);
 }
 
-static void test_long_log(void **state)
+static void test_trim(void **state)
 {
     (void)state;
+    const uint64_t count = LIGI_RADOS_LOG_MAX + 10;
     place where = fresh_place();
-    void *self = new_store(&where);
+    void *self = new_store(&where), *other = NULL;
     seen s;
 
-    for (uint64_t v = 0; v < LIGI_RADOS_WINDOW * 40; v++)
-        assert_ok(append(self, v, 40));
-    assert_ok(read_after(self, 0, &s));
-    assert_int_equal(s.count, LIGI_RADOS_WINDOW * 40);
+    assert_ok(open_place(&where, &other));
+    for (uint64_t v = 0; v < count; v++)
+        assert_ok(append(self, v, v % 100 == 7 ? 100000 : 40));
+    assert_status(append(self, 7, 100000), LIG_E_BUSY);
+    assert_ok(read_after(other, 0, &s));
+    assert_int_equal(s.count, count);
+    assert_ok(ops->log_trim(other, 51, 0));
+    assert_status(read_after(self, 49, &s), LIG_E_NOTFOUND);
+    assert_ok(read_after(self, 50, &s));
+    assert_int_equal(s.count, count - 50);
+    assert_ok(ops->log_trim(other, count + 1, 0));
+    assert_status(read_after(self, 50, &s), LIG_E_NOTFOUND);
+    assert_ok(read_after(self, count - LIGI_RADOS_LOG_MAX / 2, &s));
+    assert_int_equal(s.count, LIGI_RADOS_LOG_MAX / 2);
+    /* A number that was removed is not free again. */
+    assert_status(append(self, 3, 100), LIG_E_BUSY);
+    assert_ok(append(self, count, 100));
     ops->close(self, 0);
+    ops->close(other, 0);
 }
 
 typedef struct appender {
@@ -239,7 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_birth),     cmocka_unit_test(test_log),
-        cmocka_unit_test(test_long_log),  cmocka_unit_test(test_many_committers),
+        cmocka_unit_test(test_trim),  cmocka_unit_test(test_many_committers),
         cmocka_unit_test(test_wait),      cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_full_pool),
     };

@@ -13,6 +13,7 @@
 #define BACKEND(name) extern const lig_backend_ops ligi_backend_##name;
 #define TRANSPORT(name) extern const ligi_transport_ops ligi_transport_##name;
 #define LOADED(name)
+#define ENGINE(name, package)
 #include "builtin.def"
 #undef BACKEND
 #undef TRANSPORT

@@ -5,6 +5,8 @@
 #ifndef SERVED_SCENE_H
 #define SERVED_SCENE_H
 
+#include "store/engine_scene.h"
+
 #ifdef SCENE_SERVED
 
 #include <ligament/serve.h>
@@ -35,7 +37,13 @@ static inline lig_status scene_serve(const char *place, const char **address)
     scene_server *made = &scene_servers[scene_server_count];
     if (scene_server_count == SCENE_SERVERS)
         return lig_fail(LIG_E_LIMIT, "more than %d servers in one test", SCENE_SERVERS);
+#ifdef SCENE_ENGINE
+    char engine[768];
+    scene_place(place, engine, sizeof engine);
+    LIG_TRY(lig_server_open(&made->server, engine, NULL));
+#else
     LIG_TRY(lig_server_open(&made->server, place, NULL));
+#endif
     snprintf(made->place, sizeof made->place, "%s", place);
     *address = lig_server_address(made->server);
     scene_server_count++;
@@ -71,7 +79,11 @@ static inline void scene_end_servers(void)
     } while (0)
 #define scene_local_only() skip()
 #define SCENE_IS_SERVED 1
+#ifdef SCENE_ENGINE
+#define SCENE_IN_FOLDER 0
+#else
 #define SCENE_IN_FOLDER 1
+#endif
 #define SCENE_FAST "" /* options of the place are the server's */
 
 #elif defined(SCENE_REMOTE)
@@ -99,6 +111,25 @@ static inline lig_status scene_open(lig_store **store, const char *uri)
 #define scene_local_only() skip()
 #define SCENE_IS_SERVED 0
 #define SCENE_IN_FOLDER 0 /* no files to be counted */
+#define SCENE_FAST ""
+
+#elif defined(SCENE_ENGINE)
+
+static inline lig_status scene_open(lig_store **store, const char *uri)
+{
+    char text[768];
+    if (!scene_is_place(uri))
+        return lig_store_open(store, uri);
+    scene_place(uri, text, sizeof text);
+    return lig_store_open(store, text);
+}
+#define lig_store_open scene_open
+
+#define scene_end_servers() (void)0
+#define scene_eventually(condition) (void)0
+#define scene_local_only() skip()
+#define SCENE_IS_SERVED 0
+#define SCENE_IN_FOLDER 0
 #define SCENE_FAST ""
 #else
 #define scene_eventually(condition) (void)0

@@ -17,7 +17,7 @@ static const ligi_option options[] = {
     {"data", LIGI_OPTION_TEXT, NULL,
      "pool of the packs, which may be erasure-coded (default: the pool of the catalog)",
      offsetof(ligi_rados_config, data)},
-    {"stripe", LIGI_OPTION_BYTES, "8MiB", "size of the objects that a pack is split into",
+    {"stripe", LIGI_OPTION_BYTES, "4MiB", "size of the objects that a pack is split into",
      offsetof(ligi_rados_config, stripe)},
 };
 

@@ -244,17 +244,40 @@ lig_status ligi_rados_log_read(void *self, const ligi_log_end *end, int64_t fres
 
 /* --- trimming --- */
 
+/* Half of what there may be stays, for those who follow the log: the next trim comes before the
+ * other half has been added. */
+static int kept_from(ligi_rados *e, uint64_t *version)
+{
+    uint8_t last[8];
+    size_t bytes = 0;
+    int result = ligi_rados_key_read(e, LIGI_RADOS_HEAD, "v", last, sizeof last, &bytes);
+
+    if (result == 0 && bytes != sizeof last)
+        result = -EBADMSG;
+    if (result == 0) {
+        uint64_t kept = LIGI_RADOS_LOG_MAX / 2, end = ligi_rados_get64(last);
+        *version = end > kept ? end - kept : 0;
+    }
+    return result;
+}
+
 lig_status ligi_rados_log_trim(void *self, uint64_t before, int64_t keep_ns)
 {
     ligi_rados *e = self;
-    rados_write_op_t op = e->api.rados_create_write_op();
-    ligi_rados_name first = ligi_rados_log_key(0), end = ligi_rados_log_key(before);
+    uint64_t kept = 0;
+    int result = kept_from(e, &kept);
 
     (void)keep_ns;
+    if (result != 0)
+        return ligi_rados_fail(e, result, "trimming the log");
+    if (before > kept)
+        before = kept;
+    rados_write_op_t op = e->api.rados_create_write_op();
+    ligi_rados_name first = ligi_rados_log_key(0), end = ligi_rados_log_key(before);
     e->api.rados_write_op_assert_exists(op);
     e->api.rados_write_op_omap_rm_range2(op, first.text, strlen(first.text), end.text,
                                          strlen(end.text));
-    int result = ligi_rados_op_run(e, op, e->meta, LIGI_RADOS_HEAD);
+    result = ligi_rados_op_run(e, op, e->meta, LIGI_RADOS_HEAD);
     if (result != 0)
         return ligi_rados_fail(e, result, "trimming the log");
     return ligi_rados_records_remove(e, before);

@@ -235,10 +235,10 @@ void ligi_rados_describe(void *self, char *text, size_t text_bytes)
     int major = 0, minor = 0, extra = 0;
 
     e->api.rados_version(&major, &minor, &extra);
-    snprintf(
-        text, text_bytes,
-        "librados %d.%d.%d as client.%s; catalog in pool '%s', packs in pool '%s' over objects "
-        "of %llu MiB, %d in flight",
-        major, minor, extra, e->client, e->pool, e->data_pool,
-        (unsigned long long)(e->stripe_bytes >> 20), LIGI_RADOS_WINDOW);
+    snprintf(text, text_bytes,
+             "librados (API %d.%d.%d) as client.%s; catalog in pool '%s', packs in pool '%s' over "
+             "objects "
+             "of %llu MiB, %d in flight",
+             major, minor, extra, e->client, e->pool, e->data_pool,
+             (unsigned long long)(e->stripe_bytes >> 20), LIGI_RADOS_WINDOW);
 }

@@ -516,21 +516,22 @@ static void test_crowd(void **state)
 static void test_many(void **state)
 {
     lig_store *store = opened(state, 0);
+    const int count = SCENE_IN_FOLDER ? 1000 : 200; /* a service may keep fewer commits */
     char name[32];
     assert_ok(save(store, "m"));
     lig_watch *watch = watched(store, NULL, LIG_WATCH_NOW);
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "a%d", i);
         assert_ok(lig_store_alias(store, name, "m"));
     }
     assert_ok(lig_store_retire(store, "m"));
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < count; i++) {
         snprintf(name, sizeof name, "a%d", i);
         expect(watch, LIG_EVENT_ALIAS, name, "m");
     }
     lig_event event = expect(watch, LIG_EVENT_RETIRED, "m", "");
-    assert_int_equal(event.more, 1000);
-    for (uint32_t more = 1000; more--;) {
+    assert_int_equal(event.more, count);
+    for (uint32_t more = (uint32_t)count; more--;) {
         assert_ok(lig_watch_next(watch, 0, &event));
         assert_int_equal(event.more, more);
     }
