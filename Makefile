@@ -76,7 +76,7 @@ test-engines:
 engine-tests:
 	@flock build/lock cmake --build build -j $(JOBS) --target engine_programs
 	@ctest --test-dir build -L engines --output-on-failure -j $(JOBS)
-	@$(PYTHON) -m pytest -m engines tests/engines
+	@$(PYTHON) -m pytest -m 'engines and not soak' tests/engines
 
 # Where there is no .venv, the tree has been built elsewhere and the machine's Python is used.
 GPU_PYTHON = $(or $(wildcard $(PYTHON)),python3)
