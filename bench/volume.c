@@ -1,9 +1,10 @@
-/* The file volume alone: `count` pieces of `bytes` each are put, sealed and made durable, then read
- * cold into place, checksums included. Compare with limit.c on the same bytes.
+/* A volume alone: `count` pieces of `bytes` each are put, sealed and made durable, then read cold
+ * into place, checksums included. Compare with limit.c on the same bytes.
  *
- *     volume FOLDER COUNT BYTES [shift=N] [repeat=N] [options=QUERY]
+ *     volume FOLDER COUNT BYTES [shift=N] [repeat=N] [options=QUERY] [scheme=NAME] [commits=N]
  *
- * prints one line of JSON. Memory of the destination starts `shift` bytes after a page (64, as
+ * prints one line of JSON. `scheme` is that of another volume (FOLDER is then its place, as in
+ * //pool/prefix); `commits` are made one after the other, 1000 bytes each. Memory of the destination starts `shift` bytes after a page (64, as
  * torch's does). */
 #include "backend/registry.h"
 
@@ -15,9 +16,11 @@
 #include <unistd.h>
 
 #define REPEAT_MAX 100
+#define COMMITS_MAX 1000
 
 typedef struct bench {
-    const char *folder, *options;
+    const char *folder, *options, *scheme;
+    size_t commits;
     uint64_t count, bytes, stride;
     size_t shift, repeat;
     const lig_volume_ops *ops;
@@ -122,10 +125,15 @@ static int parse(bench *self, int count, char **words)
             self->repeat = strtoull(value, &end, 10);
         else if (strcmp(words[i], "options") == 0)
             self->options = value;
+        else if (strcmp(words[i], "scheme") == 0)
+            self->scheme = value;
+        else if (strcmp(words[i], "commits") == 0)
+            self->commits = strtoull(value, &end, 10);
         else
             return 1;
     }
-    return self->count == 0 || self->bytes == 0 || self->repeat == 0 || self->repeat > REPEAT_MAX;
+    return self->count == 0 || self->bytes == 0 || self->repeat == 0 || self->repeat > REPEAT_MAX ||
+           self->commits > COMMITS_MAX;
 }
 
 static void prepare(bench *self)
@@ -151,8 +159,26 @@ static void show(const char *name, const double *seconds, size_t count, const ch
     printf("]%s", end);
 }
 
+static lig_status commit_once(bench *self, uint64_t number, double *seconds)
+{
+    char key[32], value[1000] = "";
+    const lig_catalog_op op = {
+        key, (size_t)snprintf(key, sizeof key, "bench%llu", (unsigned long long)number % 64), value,
+        sizeof value};
+    lig_catalog_edit edit = {.ops = &op, .op_count = 1};
+    void *snapshot;
+
+    LIG_TRY(self->ops->catalog_begin(self->volume, &snapshot, &edit.version));
+    self->ops->catalog_end(snapshot);
+    double start = now();
+    LIG_TRY(self->ops->catalog_commit(self->volume, &edit));
+    *seconds = now() - start;
+    return LIG_OK;
+}
+
 static lig_status run(bench *self)
 {
+    static double commit_s[COMMITS_MAX];
     double write_s[REPEAT_MAX], cold_s[REPEAT_MAX], warm_s[REPEAT_MAX];
     uint64_t total = self->count * self->bytes;
     uint64_t id;
@@ -168,27 +194,31 @@ static lig_status run(bench *self)
         LIG_TRY(read_once(self, id, &warm_s[i]));
         LIG_TRY(self->ops->pack_remove(self->volume, id));
     }
+    for (size_t i = 0; i < self->commits; i++)
+        LIG_TRY(commit_once(self, i, &commit_s[i]));
     printf("{\"count\": %llu, \"bytes\": %llu, ", (unsigned long long)self->count,
            (unsigned long long)self->bytes);
     show("write_s", write_s, self->repeat, ", ");
     show("cold_s", cold_s, self->repeat, ", ");
+    show("commit_s", commit_s, self->commits, ", ");
     show("warm_s", warm_s, self->repeat, "}\n");
     return LIG_OK;
 }
 
 int main(int count, char **words)
 {
-    bench self = {.options = "", .shift = 64, .repeat = 5};
+    bench self = {.options = "", .scheme = "file", .shift = 64, .repeat = 5};
     const lig_backend_ops *backend;
     char config[4200];
 
     if (parse(&self, count, words) != 0) {
-        fprintf(stderr, "volume FOLDER COUNT BYTES [shift=N] [repeat=N] [options=QUERY]\n");
+        fprintf(stderr, "volume FOLDER COUNT BYTES [shift=N] [repeat=N] [options=QUERY] "
+                        "[scheme=NAME] [commits=N]\n");
         return 2;
     }
     prepare(&self);
     snprintf(config, sizeof config, "%s?%s", self.folder, self.options);
-    lig_status status = ligi_backend_open_raw("file", config, &backend, &self.volume);
+    lig_status status = ligi_backend_open_raw(self.scheme, config, &backend, &self.volume);
     if (status == LIG_OK) {
         self.ops = backend->volume;
         status = run(&self);
