@@ -111,21 +111,26 @@ static int raw_is_lost(void *context)
     return ((const raw_client *)context)->lost;
 }
 
-/* Connects to a URI with these bytes as the hello. `key`: of a role; NULL: no secret. */
-static inline void raw_connect_as(raw_client *self, const char *uri, const char *key,
-                                  const ligi_writer *hello)
+/* Connects as `how` says, whose service is set here. `key`: of a role; NULL: no secret. */
+static inline void raw_connect_how(raw_client *self, const char *key, ligi_connect how)
 {
     const ligi_net_options options = {
         .group = LIGI_SERVED_GROUP, .secret = key, .secret_bytes = key ? strlen(key) : 0};
     memset(self, 0, sizeof *self);
+    how.service = LIGI_SERVICE_STORE;
     assert_ok(ligi_net_open(&self->net, &options));
     assert_ok(ligi_net_serve(self->net, LIGI_SERVICE_STORE, &raw_hooks, self));
-    const ligi_connect how = {.address = uri,
-                              .service = LIGI_SERVICE_STORE,
-                              .hello = hello->data,
-                              .hello_bytes = hello->bytes};
     assert_ok(ligi_net_connect(self->net, &how, &self->link));
     assert_ok(ligi_net_wait(self->net, raw_settled, self, RAW_NS));
+}
+
+/* Connects to a URI with these bytes as the hello. */
+static inline void raw_connect_as(raw_client *self, const char *uri, const char *key,
+                                  const ligi_writer *hello)
+{
+    raw_connect_how(
+        self, key,
+        (ligi_connect){.address = uri, .hello = hello->data, .hello_bytes = hello->bytes});
 }
 
 /* `address`: host:port. */

@@ -394,6 +394,62 @@ static void test_ids_names_stamps_and_shutdown(void **state)
     raw_close(&raw);
 }
 
+/* Connects through shared memory, by the card that another connection got. */
+static void open_shm(raw_client *raw, const raw_client *from, const uint8_t *pass)
+{
+    ligi_writer bytes = {0};
+    ligi_served_hello hello = {.pid = 9, .host = "testing"};
+    memset(hello.client, 9, sizeof hello.client);
+    memcpy(hello.pass, pass, sizeof hello.pass);
+    ligi_served_hello_put(&bytes, &hello);
+    raw_connect_how(raw, NULL,
+                    (ligi_connect){.card = from->welcome.card,
+                                   .card_bytes = from->welcome.card_bytes,
+                                   .only = "shm",
+                                   .hello = bytes.data,
+                                   .hello_bytes = bytes.bytes});
+    ligi_writer_fini(&bytes);
+}
+
+/* A pass works once, and while the session lasts that it was given to. */
+static void test_a_pass_works_once(void **state)
+{
+    fixture *self = *state;
+    static const uint8_t none[LIGI_SERVED_PASS_BYTES];
+    uint8_t wrong[LIGI_SERVED_PASS_BYTES], late[LIGI_SERVED_PASS_BYTES];
+    raw_client tcp, raw, shm;
+    open_raw(self, &tcp, KEY("b"));
+    memcpy(wrong, tcp.welcome.pass, sizeof wrong);
+    wrong[31] ^= 1;
+    const uint8_t *const refused[] = {none, wrong};
+    for (size_t i = 0; i < 2; i++) {
+        open_shm(&raw, &tcp, refused[i]);
+        assert_true(raw.lost && !raw.met);
+        assert_non_null(strstr(raw.sentence, "pass"));
+        raw_close(&raw);
+    }
+    open_shm(&shm, &tcp, tcp.welcome.pass);
+    assert_true(shm.met);
+    expect_denied(raw_resolve(&shm, "other/x", 0), "'bob'", "'other/x'");
+    assert_memory_equal(shm.welcome.pass, none, sizeof none);
+    open_shm(&raw, &tcp, tcp.welcome.pass);
+    assert_true(raw.lost && !raw.met);
+    raw_close(&raw);
+    raw_close(&tcp);
+    assert_ok(raw_resolve(&shm, "team/a", 0));
+    open_raw(self, &tcp, KEY("b"));
+    memcpy(late, tcp.welcome.pass, sizeof late);
+    write_file(self->secrets, "root admin " KEY("r") "\n");
+    assert_ok(lig_server_reload(self->server));
+    raw_expect_lost(&tcp);
+    raw_expect_lost(&shm);
+    open_shm(&raw, &tcp, late);
+    assert_true(raw.lost && !raw.met);
+    raw_close(&raw);
+    raw_close(&tcp);
+    raw_close(&shm);
+}
+
 static int needed(void *context)
 {
     const raw_client *raw = context;
@@ -498,6 +554,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_shared_memory_needs_a_pass, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ranges_of_others_are_not_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ids_names_stamps_and_shutdown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_pass_works_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_hash_gives_away_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parts_of_others_are_not_joined, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers_stay_out, set_up, tear_down),
