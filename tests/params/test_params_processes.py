@@ -127,6 +127,24 @@ def test_a_node_that_dies(party: Party) -> None:
     one.end()
 
 
+def test_a_node_dies_while_its_rows_are_cached(party: Party) -> None:
+    pytest.importorskip("torch")
+    one, two = both(party, kind={"optimizer": {"name": "sgd", "lr": 1.0}})
+    table = "params.torch.Embedding(100, 4, server, device_rows=100)"
+    assert ask(one, f"globals().update(torch=__import__('torch'), table={table})") == "None"
+    step = "table(torch.arange(100)).sum().backward()"
+    assert ask(one, f"[{step}, kv.advance_clock(), kv.wait_sync(), {step}]") == (
+        "[None, 1, None, None]"
+    )
+    two.signal(signal.SIGKILL)
+    one.say("kv.barrier()")
+    assert one.line().startswith("PeerError")
+    assert ask(one, f"[[{step}, kv.flush()] for _ in range(100)]").startswith("PeerError")
+    assert ask(one, "server.save('nowhere', 'm')").startswith("PeerError")
+    assert ask(one, "[kv.close(), server.close()]") == "[None, None]"
+    one.end()
+
+
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_a_frozen_node_hears_that_it_was_expelled(
