@@ -87,6 +87,7 @@ class DeviceRows:
         self._tick = self._epoch = 0
         self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # ids, and their slots
         self._lock = threading.RLock()
+        self._stream: Any = None  # the latest one
         self._last = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.stats = {"hits": 0, "misses": 0, "evictions": 0, "written": 0}
 
@@ -97,6 +98,11 @@ class DeviceRows:
         Raises `Full` if there is no room for them."""
         with self._turn():
             return self._find(ids)
+
+    def mark(self) -> None:
+        """Other streams wait for what the current one does with `values` up to here."""
+        with self._turn():
+            pass
 
     def push(self, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None) -> None:
         """One step for each id, with the sum of its gradients: row places[i] of `grad` (row i)
@@ -161,10 +167,18 @@ class DeviceRows:
                 return
             stream = torch.cuda.current_stream(self.device)
             stream.wait_event(self._last)
+            if stream != self._stream:
+                self._change_stream(stream)
             try:
                 yield
             finally:
                 self._last.record(stream)
+
+    def _change_stream(self, stream: Any) -> None:
+        """Memory of another stream is not reused before this one is done with it."""
+        for tensor in (self._spare, *self._map.replaced()):
+            tensor.record_stream(stream)
+        self._stream, self._latest = stream, None
 
     def _again(self, ids: torch.Tensor) -> torch.Tensor:
         """Most gradients are those of the latest lookup, whose rows are still where they were."""

@@ -35,7 +35,10 @@ class RowSource(Protocol):
     """Ids are int64 in one dimension, in range, on the device of the source."""
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
-        """Reads rows."""
+        """Reads rows; `pulled` follows when they have been used."""
+
+    def pulled(self) -> None:
+        """The current stream has been given all work that uses the rows."""
 
     def push(
         self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
@@ -56,6 +59,9 @@ class HostRows:
         rows = self._memory.empty(ids.numel(), self._place.length, self._place.dtype)
         worker.pull(self._keys(ids), rows)
         return Found(rows, None)
+
+    def pulled(self) -> None:
+        pass
 
     def push(
         self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
@@ -81,6 +87,9 @@ class StagedRows:
         worker.pull(distinct.cpu() + self._place.offset, rows)
         return Found(rows.to(ids.device, non_blocking=True), places)
 
+    def pulled(self) -> None:
+        pass
+
     def push(
         self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
     ) -> None:
@@ -104,6 +113,9 @@ class CachedRows:
             return Found(self.cache.values, self.cache.find(ids))
         except Full:
             return self._staged.pull(worker, ids)
+
+    def pulled(self) -> None:
+        self.cache.mark()
 
     def push(
         self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None

@@ -25,6 +25,9 @@ class SlotMap(Protocol):
     def clear(self) -> None:
         """Removes all."""
 
+    def replaced(self) -> tuple[torch.Tensor, ...]:
+        """Tensors that changes replace."""
+
 
 class DenseSlots:
     """One element for every possible id."""
@@ -43,6 +46,9 @@ class DenseSlots:
 
     def clear(self) -> None:
         self._slots.fill_(-1)
+
+    def replaced(self) -> tuple[torch.Tensor, ...]:
+        return ()
 
 
 class SortedSlots:
@@ -69,6 +75,9 @@ class SortedSlots:
 
     def clear(self) -> None:
         self._ids, self._slots = self._ids[:0], self._slots[:0]
+
+    def replaced(self) -> tuple[torch.Tensor, ...]:
+        return self._ids, self._slots
 
 
 def slot_map(limit: int, device: torch.device) -> SlotMap:

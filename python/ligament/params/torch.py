@@ -47,7 +47,9 @@ class _Rows(torch.autograd.Function):
     ) -> torch.Tensor:
         ctx.table, ctx.worker = table, worker
         ctx.save_for_backward(ids)
-        rows = table._source(worker, ids).pull(worker, ids).each()
+        source = table._source(worker, ids)
+        rows = source.pull(worker, ids).each()
+        source.pulled()
         if table.padding_idx is not None:
             rows.masked_fill_((ids == table.padding_idx).unsqueeze(1), 0)
         return rows
@@ -75,12 +77,15 @@ class _Bags(torch.autograd.Function):
         ctx.module, ctx.worker = module, worker
         flat = ids.reshape(-1)
         ctx.save_for_backward(flat, starts)
-        found = module._source(worker, ids).pull(worker, flat)
+        source = module._source(worker, ids)
+        found = source.pull(worker, flat)
         places, padding = module._padded(flat, found.all_places())
         ctx.padded = padding is not None
-        return functional.embedding_bag(
+        bags = functional.embedding_bag(
             places, found.rows, starts, mode=module.mode, padding_idx=padding
         )
+        source.pulled()
+        return bags
 
     @staticmethod
     @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
