@@ -84,11 +84,13 @@ GPU_RESULTS = bench/results/gpu
 test-gpu: $(if $(wildcard $(PYTHON)),build)
 	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "there is no GPU here")'
 	@mkdir -p $(GPU_RESULTS); set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest --noconftest \
-		tests/python/frameworks/test_gpu.py tests/params/devices/test_params_gpu.py tests/pipe/test_pipe_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
+		tests/python/frameworks/test_gpu.py tests/mesh/test_mesh_gpu.py tests/params/devices/test_params_gpu.py tests/pipe/test_pipe_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
 	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu.py --quick \
 		--json $(GPU_RESULTS)/bench.json 2>&1 | tee $(GPU_RESULTS)/bench.txt
 	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu_params.py --quick \
 		--json $(GPU_RESULTS)/params.json 2>&1 | tee $(GPU_RESULTS)/params.txt
+	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) bench/gpu_mesh.py --quick \
+		--json $(GPU_RESULTS)/mesh.json 2>&1 | tee $(GPU_RESULTS)/mesh.txt
 
 # The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
 # guess, once in some hundred runs, ends a sound test by a signal.

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { DLPACK_CPU = 1, DLPACK_CUDA_HOST = 3 };
+enum { DLPACK_CPU = 1, DLPACK_CUDA = 2, DLPACK_CUDA_HOST = 3 };
 #define DLPACK_READ_ONLY UINT64_C(1)
 
 typedef struct dlpack_dtype {

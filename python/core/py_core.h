@@ -128,6 +128,10 @@ void ligi_py_region_drop(ligi_py_region *region);
 PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region, void *data,
                              uint64_t bytes, int readonly);
 
+/* The same in the memory of a CUDA device: it has no buffer, only DLPack. */
+PyObject *ligi_py_memory_on(const ligi_py_state *state, ligi_py_region *region, void *data,
+                            uint64_t bytes, int32_t device);
+
 /* The bytes of a Memory, NULL with an exception when the object is none. */
 void *ligi_py_memory_data(const ligi_py_state *state, PyObject *memory, uint64_t *bytes);
 

@@ -120,6 +120,7 @@ typedef struct memory {
     void *data;
     uint64_t bytes;
     int readonly;
+    int32_t device; /* -1: host memory */
 } memory;
 
 static int fill_tensor(memory *self, dlpack_tensor *tensor, int64_t *shape, uint32_t dtype,
@@ -145,7 +146,8 @@ static int fill_tensor(memory *self, dlpack_tensor *tensor, int64_t *shape, uint
         stride *= shape[i] > 0 ? shape[i] : 1;
     }
     *tensor = (dlpack_tensor){.data = self->data,
-                              .device_type = DLPACK_CPU,
+                              .device_type = self->device < 0 ? DLPACK_CPU : DLPACK_CUDA,
+                              .device_id = self->device < 0 ? 0 : self->device,
                               .ndim = (int32_t)ndim,
                               .dtype = dlpack_dtypes[dtype],
                               .shape = shape,
@@ -202,6 +204,16 @@ PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region,
     self->data = data;
     self->bytes = bytes;
     self->readonly = readonly;
+    self->device = -1;
+    return (PyObject *)self;
+}
+
+PyObject *ligi_py_memory_on(const ligi_py_state *state, ligi_py_region *region, void *data,
+                            uint64_t bytes, int32_t device)
+{
+    memory *self = (memory *)ligi_py_memory_new(state, region, data, bytes, 0);
+    if (self)
+        self->device = device;
     return (PyObject *)self;
 }
 
@@ -226,6 +238,10 @@ static void memory_dealloc(PyObject *object)
 static int memory_getbuffer(PyObject *object, Py_buffer *view, int flags)
 {
     memory *self = (memory *)object;
+    if (self->device >= 0) {
+        PyErr_Format(PyExc_BufferError, "the memory is on CUDA device %d", (int)self->device);
+        return -1;
+    }
     void *data = self->bytes ? self->data : self; /* never NULL, also when empty */
     return PyBuffer_FillInfo(view, object, data, (Py_ssize_t)self->bytes, self->readonly, flags);
 }
@@ -247,6 +263,12 @@ static PyObject *memory_readonly(PyObject *object, void *unused)
     return PyBool_FromLong(((memory *)object)->readonly);
 }
 
+static PyObject *memory_device(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(((memory *)object)->device);
+}
+
 static PyMethodDef memory_methods[] = {
     {"dlpack", memory_dlpack, METH_VARARGS,
      "dlpack(dtype number, shape, versioned=False) -> capsule"},
@@ -255,6 +277,7 @@ static PyMethodDef memory_methods[] = {
 static PyGetSetDef memory_getset[] = {
     {"address", memory_address, NULL, NULL, NULL},
     {"readonly", memory_readonly, NULL, NULL, NULL},
+    {"device", memory_device, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot memory_slots[] = {

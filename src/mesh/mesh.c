@@ -118,8 +118,8 @@ static lig_status check_options(const lig_mesh_options *options)
     if (options->rank == LIG_MESH_ANY_RANK && (options->group_size > 1 || options->exchange))
         return lig_fail(LIG_E_INVALID,
                         "with groups or an exchange function every process must pass its rank");
-    if (options->receive_memory != LIG_MEMORY_HOST)
-        LIG_TRY(ligi_memory_usable((uint16_t)options->receive_memory, options->receive_device));
+    if (options->receive_memory > LIG_MEMORY_CUDA)
+        return lig_fail(LIG_E_INVALID, "unknown memory kind %u", options->receive_memory);
     if (options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
     return LIG_OK;

@@ -84,6 +84,7 @@ def start_at_card(party: Party, tmp_path: Path, own_secret: bool) -> list[str]:
             "DMLC_INTERFACE": "auto",
             "DMLC_PS_ROOT_PORT": party.address.split(":")[1],
             "STEPMESH_GPU": "0",
+            "STEPMESH_BAKCEND": "CPU",
             "XDG_RUNTIME_DIR": str(tmp_path),
             "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
         }

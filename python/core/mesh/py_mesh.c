@@ -92,30 +92,36 @@ static int patience(void *unused)
 
 static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"role",    "rank",          "workers", "servers",    "group_size",
-                            "address", "transport",     "secret",  "timeout_ns", "liveness_ns",
-                            "spin_ns", "receive_bytes", "host",    "flags",      NULL};
+    static char *names[] = {"role",       "rank",        "workers",   "servers",
+                            "group_size", "address",     "transport", "secret",
+                            "timeout_ns", "liveness_ns", "spin_ns",   "receive_bytes",
+                            "host",       "flags",       "device",    NULL};
     ligi_py_mesh *self = (ligi_py_mesh *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     lig_mesh_options options = LIG_MESH_OPTIONS_INIT;
     long long timeout, liveness, spin;
     unsigned long long receive;
+    int device = -1;
     Py_buffer secret = {0};
     if (self->mesh) {
         ligi_py_fail(state, LIG_E_EXISTS, "this mesh is already open");
         return -1;
     }
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "IO&O&O&O&ssz*LLLKzI", names, &options.role,
-                                     to_rank, &options.rank, to_count, &options.worker_count,
-                                     to_count, &options.server_count, to_count, &options.group_size,
-                                     &options.address, &options.transport, &secret, &timeout,
-                                     &liveness, &spin, &receive, &options.host, &options.flags))
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "IO&O&O&O&ssz*LLLKzI|i", names, &options.role, to_rank, &options.rank,
+            to_count, &options.worker_count, to_count, &options.server_count, to_count,
+            &options.group_size, &options.address, &options.transport, &secret, &timeout, &liveness,
+            &spin, &receive, &options.host, &options.flags, &device))
         return -1;
     options.patience = patience;
     options.timeout_ns = timeout;
     options.liveness_ns = liveness;
     options.spin_ns = spin;
     options.receive_bytes = receive;
+    if (device >= 0) {
+        options.receive_memory = LIG_MEMORY_CUDA;
+        options.receive_device = device;
+    }
     options.secret = secret.buf;
     options.secret_bytes = (size_t)secret.len;
     lig_status status;
@@ -183,9 +189,10 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
 {
     PyObject *push_object, *push_keys, *pull_object, *pull_keys, *kept, *item, *result = NULL;
     lig_mesh_request request = {0};
+    ligi_py_stream on = {0, NULL};
     uint64_t handler = 0, *pushed = NULL, *pulled = NULL;
-    if (!PyArg_ParseTuple(args, "OOOOO!O", &push_object, &push_keys, &pull_object, &pull_keys,
-                          &PyDict_Type, &kept, &item))
+    if (!PyArg_ParseTuple(args, "OOOOO!O|O&", &push_object, &push_keys, &pull_object, &pull_keys,
+                          &PyDict_Type, &kept, &item, ligi_py_to_stream, &on))
         return NULL;
     ligi_py_batch *push = ligi_py_batch_of(object, push_object);
     ligi_py_batch *pull = push ? ligi_py_batch_of(object, pull_object) : NULL;
@@ -213,7 +220,8 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
         goto keys;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_push_pull(mesh, &request, &handler);
+    status = on.given ? lig_mesh_push_pull_on(mesh, &request, on.stream, &handler)
+                      : lig_mesh_push_pull(mesh, &request, &handler);
     Py_END_ALLOW_THREADS
     ligi_py_mesh_leave(object);
     result = status == LIG_OK ? keep(kept, handler, item)
@@ -238,7 +246,8 @@ static uint64_t handler_of(PyObject *number)
 static PyObject *mesh_wait(PyObject *object, PyObject *args)
 {
     PyObject *number, *timeout;
-    if (!PyArg_ParseTuple(args, "OO", &number, &timeout))
+    ligi_py_stream on = {0, NULL};
+    if (!PyArg_ParseTuple(args, "OO|O&", &number, &timeout, ligi_py_to_stream, &on))
         return NULL;
     uint64_t handler = handler_of(number);
     int64_t left = PyErr_Occurred() ? -2 : ligi_py_milliseconds(ligi_py_state_of(object), timeout);
@@ -250,7 +259,8 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
     for (;;) {
         int64_t slice = ligi_py_slice(left);
         Py_BEGIN_ALLOW_THREADS
-        status = lig_mesh_wait(mesh, handler, slice);
+        status = on.given ? lig_mesh_wait_on(mesh, handler, on.stream, slice)
+                          : lig_mesh_wait(mesh, handler, slice);
         Py_END_ALLOW_THREADS
         left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0)
@@ -461,34 +471,6 @@ static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
     return ligi_py_mesh_finish(object, status);
 }
 
-static void drop_shared(void *data)
-{
-    lig_mesh_free(NULL, data); /* the mesh may be closed by now */
-}
-
-static PyObject *mesh_empty(PyObject *object, PyObject *number)
-{
-    const ligi_py_state *state = ligi_py_state_of(object);
-    unsigned long long bytes = PyLong_AsUnsignedLongLong(number);
-    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
-    if (!mesh)
-        return NULL;
-    void *data;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_empty(mesh, bytes, &data);
-    Py_END_ALLOW_THREADS
-    ligi_py_mesh_leave(object);
-    if (status != LIG_OK)
-        return ligi_py_raise(state, status);
-    ligi_py_region *region = ligi_py_region_create(data, drop_shared);
-    if (!region)
-        return NULL;
-    PyObject *memory = ligi_py_memory_new(state, region, data, bytes, 0);
-    ligi_py_region_drop(region);
-    return memory;
-}
-
 static PyObject *mesh_rank(PyObject *object, void *unused)
 {
     (void)unused;
@@ -513,9 +495,9 @@ static PyMethodDef methods[] = {
      "linger(milliseconds) -> bool: stop; for the member that runs the rendezvous, whether all "
      "others have left. Call close afterwards."},
     {"push_pull", mesh_push_pull, METH_VARARGS,
-     "push_pull(push batch, keys, pull batch, keys) -> handler; the batches are borrowed until "
-     "the wait."},
-    {"wait", mesh_wait, METH_VARARGS, "wait(handler, milliseconds)"},
+     "push_pull(push batch, keys, pull batch, keys, stream=None) -> handler; the batches are "
+     "borrowed until the wait."},
+    {"wait", mesh_wait, METH_VARARGS, "wait(handler, milliseconds, stream=None)"},
     {"done", mesh_done, METH_O, "done(handler) -> bool"},
     {"cancel", mesh_cancel, METH_O, "cancel(handler)"},
     {"handlers", mesh_handlers, METH_O, "handlers(handler) -> list"},
@@ -536,7 +518,9 @@ static PyMethodDef methods[] = {
     {"stats", mesh_stats, METH_NOARGS, "stats() -> dict"},
     {"fileno", mesh_fileno, METH_NOARGS, "fileno() -> int"},
     {"trace_to", mesh_trace_to, METH_O, "trace_to(folder or None)"},
-    {"empty", mesh_empty, METH_O, "empty(bytes) -> shareable Memory"},
+    {"empty", ligi_py_mesh_empty, METH_O, "empty(bytes) -> shareable Memory"},
+    {"empty_on", ligi_py_mesh_empty_on, METH_VARARGS,
+     "empty_on(bytes, device) -> shareable Memory of a CUDA device"},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {

@@ -1,4 +1,4 @@
-/* ligament._core.Mesh: what its two files share. */
+/* ligament._core.Mesh: what its files share. */
 #ifndef LIGAMENT_PY_MESH_H
 #define LIGAMENT_PY_MESH_H
 
@@ -39,6 +39,21 @@ lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64
 /* Raises LIG_E_TIMEOUT with the library's error text and the total waiting time. */
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns);
 
+/* A CUDA stream, or None: none is given. */
+typedef struct ligi_py_stream {
+    int given;
+    void *stream;
+} ligi_py_stream;
+
+/* For "O&". */
+static inline int ligi_py_to_stream(PyObject *object, void *out)
+{
+    ligi_py_stream *on = out;
+    on->given = object != Py_None;
+    on->stream = on->given ? PyLong_AsVoidPtr(object) : NULL;
+    return !PyErr_Occurred();
+}
+
 /* The Batch that it is, or NULL with TypeError. */
 ligi_py_batch *ligi_py_batch_of(PyObject *object, PyObject *batch);
 
@@ -49,5 +64,9 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args);
 PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args);
 PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout);
 PyObject *ligi_py_mesh_register(PyObject *object, PyObject *args);
+
+/* Memory for tensors (py_mesh_memory.c). */
+PyObject *ligi_py_mesh_empty(PyObject *object, PyObject *number);
+PyObject *ligi_py_mesh_empty_on(PyObject *object, PyObject *args);
 
 #endif

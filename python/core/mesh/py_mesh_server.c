@@ -47,8 +47,9 @@ static PyObject *tensors_of(const ligi_py_state *state, const lig_tensor *tensor
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (uint32_t i = 0; list && i < count; i++) {
+        int32_t device = tensors[i].memory == LIG_MEMORY_HOST ? -1 : tensors[i].device;
         PyObject *memory =
-            region ? ligi_py_memory_new(state, region, tensors[i].data, tensors[i].bytes, 0)
+            region ? ligi_py_memory_on(state, region, tensors[i].data, tensors[i].bytes, device)
                    : Py_NewRef(Py_None);
         PyObject *shape = memory ? ligi_py_i64_tuple(tensors[i].shape, tensors[i].ndim) : NULL;
         PyObject *item = shape ? Py_BuildValue("OiO", memory, (int)tensors[i].dtype, shape) : NULL;
@@ -143,7 +144,9 @@ PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args)
 {
     PyObject *batch_object, *timeout;
     unsigned long long handler;
-    if (!PyArg_ParseTuple(args, "OKO", &batch_object, &handler, &timeout))
+    ligi_py_stream on = {0, NULL};
+    if (!PyArg_ParseTuple(args, "OKO|O&", &batch_object, &handler, &timeout, ligi_py_to_stream,
+                          &on))
         return NULL;
     ligi_py_batch *batch = ligi_py_batch_of(object, batch_object);
     int64_t timeout_ns = batch ? ligi_py_milliseconds(ligi_py_state_of(object), timeout) : -2;
@@ -152,7 +155,9 @@ PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args)
         return NULL;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns);
+    status = on.given ? lig_mesh_respond_on(mesh, handler, batch->tensors, batch->count, on.stream,
+                                            timeout_ns)
+                      : lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns);
     Py_END_ALLOW_THREADS
     ligi_py_mesh_leave(object);
     return sent(object, status);
@@ -163,7 +168,9 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
     PyObject *batch_object, *rows_object, *handlers_object, *timeout, *result = NULL;
     uint64_t *rows = NULL, *handlers = NULL;
     size_t row_count, count;
-    if (!PyArg_ParseTuple(args, "OOOO", &batch_object, &rows_object, &handlers_object, &timeout))
+    ligi_py_stream on = {0, NULL};
+    if (!PyArg_ParseTuple(args, "OOOO|O&", &batch_object, &rows_object, &handlers_object, &timeout,
+                          ligi_py_to_stream, &on))
         return NULL;
     ligi_py_batch *batch = ligi_py_batch_of(object, batch_object);
     int64_t timeout_ns = batch ? ligi_py_milliseconds(ligi_py_state_of(object), timeout) : -2;
@@ -186,8 +193,10 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
         goto numbers;
     lig_status status;
     Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_respond_vec(mesh, batch->tensors, (const int64_t *)rows, handlers, count,
-                                  timeout_ns);
+    lig_mesh_rows what = {batch->tensors, (const int64_t *)rows, handlers, count};
+    status = on.given
+                 ? lig_mesh_respond_vec_on(mesh, &what, on.stream, timeout_ns)
+                 : lig_mesh_respond_vec(mesh, what.buffer, what.rows, handlers, count, timeout_ns);
     Py_END_ALLOW_THREADS
     ligi_py_mesh_leave(object);
     result = sent(object, status);

@@ -1,8 +1,9 @@
 """StepMesh's module on the mesh: everything is configured by DMLC_* and STEPMESH_* variables, one
-role and one `init` per process. Tensors are in host memory, so `need_event` has no effect."""
+role and one `init` per process."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,21 +87,33 @@ def barrier(
     mesh.barrier(include_server, workers is not False)
 
 
+def _stream() -> Any:
+    """torch's current stream; None without a GPU."""
+    cuda = sys.modules["torch"].cuda
+    return cuda.current_stream() if cuda.is_initialized() else None
+
+
 class SimpleNotify:
     """StepMesh's waits on CUDA streams. Host memory has no streams: the operations that the stream
     would wait for are complete when a call returns."""
 
     _batch: list[tuple[int, list[Any], list[int]]] | None = None
 
+    def __init__(self) -> None:
+        self._handlers: list[int] = []
+
     def init(self) -> None:
         """Does nothing."""
 
     def stream_wait_event(self, handler: int) -> None:
-        """Waits for the request."""
-        wait(handler)
+        """Waits for the request: the current stream does, for tensors on a GPU."""
+        mesh.wait(handler, stream=_stream())
+        self._handlers.append(handler)
 
     def wait_event_done(self) -> None:
-        """`stream_wait_event` has waited."""
+        """Returns when the requests that streams wait for have been answered."""
+        while self._handlers:
+            mesh.wait(self._handlers.pop(0))
 
     def block_now_stream(self) -> None:
         """The other calls have waited."""

@@ -89,9 +89,9 @@ def push_pull(
     return _mesh().push_pull(push_tensors, push_keys, pull_tensors, pull_keys, need_event)
 
 
-def wait(handler: int, timeout_ms: float | None = 10000) -> None:
+def wait(handler: int, timeout_ms: float | None = 10000, *, stream: Any = None) -> None:
     """See `Mesh.wait`."""
-    _mesh().wait(handler, timeout_ms)
+    _mesh().wait(handler, timeout_ms, stream=stream)
 
 
 def get_batch(timeout_ms: float | None = None, mode: str = "all") -> list[Arrival]:
@@ -155,9 +155,9 @@ def members() -> list[Member]:
     return _mesh().members()
 
 
-def empty(shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
+def empty(shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None) -> Any:
     """See `Mesh.empty`."""
-    return _mesh().empty(shape, dtype)
+    return _mesh().empty(shape, dtype, device)
 
 
 def trace_to(path: str | os.PathLike[str] | None) -> None:

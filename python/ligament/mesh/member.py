@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from operator import index
 from types import TracebackType
@@ -97,6 +98,12 @@ class Request(int, Ticket[None]):
 Arrival = tuple[Handler, list[Any], list[int]]
 
 
+def _answers(values: Sequence[Any]) -> tuple[Sequence[Any], int | None]:
+    """The tensors of a response for the core, and the stream that orders those on a GPU."""
+    placed = tensors.exchange(values, (), True)
+    return (values, None) if placed is None else (placed.push, placed.stream)
+
+
 class Mesh:
     """Workers push tensors to servers, which compute on them and fill the workers' pull tensors.
 
@@ -104,7 +111,9 @@ class Mesh:
     torchrun, Slurm or PBS. `scheduler=True`, in all members: the job has a scheduler, which runs
     the rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the
     network between the hosts, so `transport="auto"` may use UCX, which does not encrypt, if both
-    ends declare this and have an RDMA device ("any": any device of UCX). `timeout_ms` limits the
+    ends declare this and have an RDMA device ("any": any device of UCX). `device` is where a server
+    receives what workers push from a GPU: "cuda:1", "cpu"; None: on torch's current GPU if torch
+    has been imported and there is one. `timeout_ms` limits the
     wait for the other members; None: no limit. `ligament.mesh.init` creates the default mesh of the
     process.
     """
@@ -126,6 +135,7 @@ class Mesh:
         receive_bytes: int = 4 << 30,
         scheduler: bool | None = None,
         trusted_fabric: bool | str | None = None,
+        device: Any = None,
     ) -> None:
         trusted, any_device = environment.trusted_fabric(trusted_fabric)
         place = environment.place(role, rank, workers, servers, address, group_size)
@@ -140,6 +150,7 @@ class Mesh:
         self._framework = framework
         self._kept: dict[int, tuple[Any, ...]] = {}
         self._lent: list[Any] = []
+        self._streamed: deque[int] = deque()  # requests that streams wait for
         self._role = place.role
         self._pid = os.getpid()
         self._place = place
@@ -158,9 +169,20 @@ class Mesh:
             receive_bytes=receive_bytes,
             host=place.host,
             flags=_HAS_SCHEDULER * scheduler | _TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,
+            device=self._receiving(device),
         )
         self._rank = self._core.rank
         self._finalizer = weakref.finalize(self, self._core.close)
+
+    def _receiving(self, device: Any) -> int:
+        """The number of the device that a server receives on; -1: host memory."""
+        if self._role != "server" or str(device) == "cpu":
+            return -1
+        if device is None:
+            return tensors.own_device() if self._framework in (None, "torch") else -1
+        if self._framework not in (None, "torch"):
+            raise InvalidError(f"device={device!r} is for framework='torch'")
+        return tensors.device_number(device)
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -173,24 +195,52 @@ class Mesh:
         need_event: bool = True,
     ) -> Request:
         """Pushes the tensors to every server and requests each server's part of the pull tensors
-        (server-major). They are in use until `wait`. `need_event` is accepted and has no effect for
-        host memory."""
+        (server-major). They are in use until `wait`. With `need_event`, tensors on a GPU are read
+        after what is queued on torch's current stream now; without, their values are ready."""
         if type(push_tensors) is not list:
             _PUSH.check(push_tensors)
         if type(pull_tensors) is not list:
             _PULL.check(pull_tensors)
-        push = _core.Batch(_PUSH[len(push_tensors)], push_tensors)
-        pull = _core.Batch(_PULL[len(pull_tensors)], pull_tensors, True)
+        placed = tensors.exchange(push_tensors, pull_tensors, need_event)
+        stream, pushed, pulled = None, push_tensors, pull_tensors
+        if placed is not None:
+            stream, pushed, pulled = placed.stream, placed.push, placed.pull
+        push = _core.Batch(_PUSH[len(push_tensors)], pushed)
+        pull = _core.Batch(_PULL[len(pull_tensors)], pulled, True)
         kept = self._kept
+        if self._streamed:
+            self._sweep()
         number = self._core.push_pull(
-            push, push_keys, pull, pull_keys, kept, (push, pull, pull_tensors)
+            push, push_keys, pull, pull_keys, kept, (push, pull, pull_tensors, placed), stream
         )
         if len(kept) > _REMEMBERED:  # what is so old has ended
             del kept[next(iter(kept))]
         return Request(number, self)
 
-    def wait(self, handler: int, timeout_ms: float | None = 10000) -> None:
-        """Waits until every server has responded; the pull tensors are then filled."""
+    def _sweep(self) -> None:
+        """Releases the tensors of requests that streams waited for and that have ended."""
+        while self._streamed and self._core.done(self._streamed[0]):
+            self._kept.pop(self._streamed.popleft(), None)
+
+    def _wait_on(self, handler: int, timeout_ms: float | None, stream: Any) -> None:
+        on = tensors.stream_of(stream)
+        kept = self._kept.get(handler)
+        self._core.wait(handler, timeout_ms, on.cuda_stream)
+        if kept is not None:
+            tensors.filled(kept[2])
+            if kept[3] is not None:
+                kept[3].filled(on)
+            self._streamed.append(handler)
+        self._sweep()
+
+    def wait(self, handler: int, timeout_ms: float | None = 10000, *, stream: Any = None) -> None:
+        """Waits until every server has responded; the pull tensors are then filled. With a stream
+        (of torch, or the number of a CUstream) it returns at once if they are on a GPU: the stream
+        waits instead, and what is queued on it afterwards sees them filled. If the request fails,
+        the stream continues, and the next push_pull or wait raises the error."""
+        if stream is not None:
+            self._wait_on(handler, timeout_ms, stream)
+            return
         try:
             self._core.wait(handler, timeout_ms)
         except BaseException:
@@ -201,6 +251,8 @@ class Mesh:
         kept = self._kept.pop(handler, None)
         if kept is not None:
             tensors.filled(kept[2])
+            if kept[3] is not None:
+                kept[3].filled(None)
 
     def get_all_handlers(self, handler: int) -> list[int]:
         """The handler and the following numbers that belong to the same call; after the wait only
@@ -254,11 +306,13 @@ class Mesh:
     def respond(self, tensors: Sequence[Any], handler: int, need_event: bool = False) -> None:
         """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns,
         the tensors may be overwritten (after a second without progress they are only kept alive
-        until they are sent)."""
+        until they are sent). Tensors on a GPU are read after what is queued on torch's current
+        stream, and may be overwritten by what is queued on it later; `need_event` has no effect."""
         if type(tensors) is not list:
             _RESPONSE.check(tensors)
-        batch = _core.Batch(_RESPONSE[len(tensors)], tensors)
-        if not self._core.respond(batch, handler, _SENT_MS):
+        values, stream = _answers(tensors)
+        batch = _core.Batch(_RESPONSE[len(tensors)], values)
+        if not self._core.respond(batch, handler, _SENT_MS, stream):
             self._keep(batch)
 
     def respond_vec(
@@ -271,10 +325,11 @@ class Mesh:
             raise InvalidError(f"{tensors} for {count(len(handler_vec), 'handler')}")
 
         rows = [int(one.shape[0]) for one in tensors_vec]
-        batch = _core.Batch(("ret_buffer",), [ret_buffer])
+        values, stream = _answers([ret_buffer])
+        batch = _core.Batch(("ret_buffer",), values)
         sent = False
         try:
-            sent = self._core.respond_rows(batch, rows, handler_vec, _SENT_MS)
+            sent = self._core.respond_rows(batch, rows, handler_vec, _SENT_MS, stream)
         finally:
             if not sent:
                 self._keep(batch)
@@ -293,7 +348,11 @@ class Mesh:
         self, tensor: Any, worker_ranks: Sequence[int], push_keys: Sequence[int]
     ) -> None:
         """Makes the i-th equal slice of the tensor the receive buffer for that worker and key."""
-        self._core.register(_core.Batch(("tensor",), [tensor], True), worker_ranks, push_keys)
+        placed = tensors.exchange((), [tensor], False)
+        if placed is not None and placed.spare:
+            raise InvalidError("a receive buffer on a GPU must be contiguous")
+        values = [tensor] if placed is None else placed.pull
+        self._core.register(_core.Batch(("tensor",), values, True), worker_ranks, push_keys)
 
     # --- all ------------------------------------------------------------------------------------
 
@@ -306,8 +365,9 @@ class Mesh:
         """Waits until all members of these roles have called it."""
         self._core.barrier(int(include_server) | int(include_worker) << 1, timeout_ms)
 
-    def empty(self, shape: Sequence[int] | int, dtype: Any = "float32") -> Any:
-        """A tensor in shared memory: pushing it on one host copies nothing."""
+    def empty(self, shape: Sequence[int] | int, dtype: Any = "float32", device: Any = None) -> Any:
+        """A tensor in shared memory: pushing it on one host copies nothing. On a GPU (`device`:
+        "cuda") the same holds for servers on that GPU, which also fill it directly."""
         try:
             sizes = tuple(shape)  # type: ignore[arg-type]
         except TypeError:  # one alone, which is told from an array of sizes by nothing else
@@ -321,6 +381,10 @@ class Mesh:
             count *= size
         if count * BYTES[code] >= 2**63:
             raise NoMemoryError(f"a tensor of shape {sizes} exceeds the address space")
+        if device is not None and str(device) != "cpu":
+            number = tensors.device_number(device)
+            memory = self._core.empty_on(count * BYTES[code], number)
+            return tensors.framework("torch").result(tensors.Fresh(code, sizes, memory), None)
         memory = self._core.empty(count * BYTES[code])
         adapter = tensors.framework(self._framework or self._loaded())
         return adapter.result(tensors.Fresh(code, sizes, memory), None)

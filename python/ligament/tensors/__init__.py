@@ -49,6 +49,8 @@ __all__ = [
     "code_of_any",
     "collect",
     "copier",
+    "device_number",
+    "exchange",
     "filled",
     "framework",
     "for_optimizer",
@@ -67,6 +69,7 @@ __all__ = [
     "layer_names",
     "leaves",
     "name_of",
+    "own_device",
     "pieces",
     "place",
     "rng_state",
@@ -76,6 +79,7 @@ __all__ = [
     "sharded_like",
     "start_at",
     "state_of",
+    "stream_of",
     "takers",
     "target",
     "weights",
@@ -153,6 +157,38 @@ def lend(values: list[Any], writable: bool = False) -> list[Any]:
     lent = list(values)
     (torch_gpu.lend if writable else torch_gpu.read)(lent, places)
     return lent
+
+
+def exchange(push: Sequence[Any], pull: Sequence[Any], ordered: bool) -> Any:
+    """The tensors of a mesh's request where some are in device memory that the core can reach, as
+    an object with `push`, `pull`, `stream` and `filled(stream)`; None where all are in host
+    memory. `ordered`: after what is queued on the framework's current stream."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    for value in (*push, *pull):
+        if getattr(value, "is_cuda", False):
+            return torch_gpu.Exchange(list(push), list(pull), ordered)
+    return None
+
+
+def stream_of(stream: Any) -> Any:
+    """A stream, given as an object of torch or as the number of a CUstream."""
+    return torch_gpu.stream_of(stream)
+
+
+def device_number(device: Any) -> int:
+    """The number of a CUDA device, given as torch takes it."""
+    framework("torch")
+    return torch_gpu.number_of(device)
+
+
+def own_device() -> int:
+    """The CUDA device that tensors are received on unless the caller says otherwise; -1: none."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return -1
+    return torch_gpu.number_of("cuda")
 
 
 def lendable(value: Any) -> bool:

@@ -251,6 +251,9 @@ def _from_fresh(fresh: Fresh) -> Any:
     dtype = dtype_of(fresh.code)
     if fresh.bytes == 0:
         return torch.empty(fresh.shape, dtype=dtype)
+    if fresh.memory.device >= 0:  # as bytes: old versions know fewer dtypes by DLPack
+        capsule = fresh.memory.dlpack(NAMES["uint8"], (fresh.bytes,))
+        return torch.utils.dlpack.from_dlpack(capsule).view(dtype).view(fresh.shape)
     return torch.frombuffer(fresh.memory, dtype=dtype, count=fresh.bytes // BYTES[fresh.code]).view(
         fresh.shape
     )

@@ -81,6 +81,78 @@ def read(values: list[Any], places: list[int]) -> None:
     _follow(value.device for value in lent.values())
 
 
+# --- exchanges ----------------------------------------------------------------------------------
+
+
+class Exchange:
+    """The tensors of a mesh's request or response, those on a GPU described for the core. `stream`
+    is what its copies are ordered after; None: they are ready."""
+
+    def __init__(self, push: list[Any], pull: list[Any], ordered: bool) -> None:
+        self.push, self.pull = list(push), list(pull)
+        self.spare: list[tuple[Any, Any]] = []  # pull tensors with gaps, and what is filled
+        self.device: Any = None
+        for i, value in enumerate(push):
+            flat = _flat(value) if _is_cuda(value) else None
+            if flat is not None:
+                self.push[i] = _item(flat)
+                self.device = flat.device
+                ordered = ordered or flat is not value
+        for i, value in enumerate(pull):
+            if _is_cuda(value):
+                self.pull[i] = _item(self._target(value))
+                self.device = value.device
+        current = sys.modules["torch"].cuda.current_stream
+        self.stream = (
+            current(self.device).cuda_stream if ordered and self.device is not None else None
+        )
+
+    def _target(self, value: Any) -> Any:
+        torch = sys.modules["torch"]
+        if lendable(value):
+            return value
+        if value.layout is not torch.strided or value.dtype not in of_torch.codes():
+            raise InvalidError(f"a tensor of layout {value.layout} and dtype {value.dtype}")
+        flat = torch.empty(value.shape, dtype=value.dtype, device=value.device)
+        if value.numel() > 0:
+            self.spare.append((value, flat))
+        return flat
+
+    def filled(self, stream: Any) -> None:
+        """The answer is there, or the stream waits for it: what has gaps is filled as well."""
+        torch = sys.modules["torch"]
+        if not self.spare and stream is None:
+            return
+        with torch.no_grad(), torch.cuda.stream(stream):
+            for value, flat in self.spare:
+                value.copy_(flat)
+        if stream is not None:
+            for one in self.pull:
+                if isinstance(one, tuple) and isinstance(one[0], torch.Tensor):
+                    one[0].record_stream(stream)
+
+
+def _is_cuda(value: Any) -> bool:
+    return bool(getattr(value, "is_cuda", False))
+
+
+def stream_of(stream: Any) -> Any:
+    """A stream as torch's: of torch, or the number of a CUstream."""
+    torch = sys.modules["torch"]
+    return stream if hasattr(stream, "cuda_stream") else torch.cuda.ExternalStream(int(stream))
+
+
+def number_of(device: Any) -> int:
+    """The number of a CUDA device given as torch takes it."""
+    torch = sys.modules["torch"]
+    found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if found.type != "cuda":
+        raise InvalidError(f"device={device!r}: expected a CUDA device")
+    if found.index is not None:
+        return int(found.index)
+    return int(torch.cuda.current_device()) if torch.cuda.is_initialized() else 0
+
+
 # --- snapshots ----------------------------------------------------------------------------------
 
 

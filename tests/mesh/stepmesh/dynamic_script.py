@@ -7,6 +7,9 @@ import random
 import fserver_lib as f
 import torch
 
+if os.environ.get("STEPMESH_BAKCEND") != "CPU":
+    torch.set_default_device("cuda")
+
 ROUNDS, ROWS, WIDTH = 60, 128, 719
 role = os.environ["DMLC_ROLE"]
 workers = int(os.environ["DMLC_NUM_WORKER"])

@@ -7,6 +7,9 @@ import subprocess
 import fserver_lib as f
 import torch
 
+if os.environ.get("STEPMESH_BAKCEND") != "CPU":
+    torch.set_default_device("cuda")
+
 ROUNDS, STAGES, ROWS, WIDTH = 12, 3, 8, 64
 role = os.environ["DMLC_ROLE"]
 scheduler = None

@@ -5,6 +5,9 @@ import os
 import fserver_lib as f
 import torch
 
+if os.environ.get("STEPMESH_BAKCEND") != "CPU":
+    torch.set_default_device("cuda")
+
 STAGES, ROUNDS = 3, 30
 role = os.environ["DMLC_ROLE"]
 f.init()

@@ -1,0 +1,62 @@
+/* Memory that peers of a mesh can open. */
+#include "mesh/py_mesh.h"
+
+static void drop_shared(void *data)
+{
+    lig_mesh_free(NULL, data); /* the mesh may be closed by now */
+}
+
+PyObject *ligi_py_mesh_empty(PyObject *object, PyObject *number)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    unsigned long long bytes = PyLong_AsUnsignedLongLong(number);
+    lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    void *data;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_empty(mesh, bytes, &data);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
+    ligi_py_region *region = ligi_py_region_create(data, drop_shared);
+    if (!region)
+        return NULL;
+    PyObject *memory = ligi_py_memory_new(state, region, data, bytes, 0);
+    ligi_py_region_drop(region);
+    return memory;
+}
+
+static void drop_hold(void *hold)
+{
+    lig_mesh_hold_drop(hold);
+}
+
+PyObject *ligi_py_mesh_empty_on(PyObject *object, PyObject *args)
+{
+    const ligi_py_state *state = ligi_py_state_of(object);
+    unsigned long long bytes;
+    int device;
+    if (!PyArg_ParseTuple(args, "Ki", &bytes, &device))
+        return NULL;
+    lig_mesh *mesh = ligi_py_mesh_enter(object);
+    if (!mesh)
+        return NULL;
+    void *data;
+    lig_mesh_hold *hold;
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_mesh_empty_on(mesh, device, bytes, &data, &hold);
+    Py_END_ALLOW_THREADS
+    ligi_py_mesh_leave(object);
+    if (status != LIG_OK)
+        return ligi_py_raise(state, status);
+    ligi_py_region *region = ligi_py_region_create(hold, drop_hold);
+    if (!region)
+        return NULL;
+    PyObject *memory = ligi_py_memory_on(state, region, data, bytes, device);
+    ligi_py_region_drop(region);
+    return memory;
+}

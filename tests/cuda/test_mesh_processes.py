@@ -1,0 +1,162 @@
+"""Two processes that exchange device memory over the fake driver: one opens the other's arenas, and
+either may end at any moment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mesh"))
+from processes import Party, Process
+
+COMMON = """
+import ctypes, sys
+import numpy as np
+import ligament
+from ligament import _core
+from ligament.mesh.member import Mesh
+
+fake = ctypes.CDLL("libcuda.so.1")
+fake.fake_cuda_alloc.restype = fake.fake_cuda_stream.restype = ctypes.c_void_p
+fake.fake_cuda_breach.restype = ctypes.c_char_p
+fake.fake_cuda_finish.argtypes = (ctypes.c_void_p,)
+FLOAT32 = _core.dtype_names()["float32"]
+COUNT = 300_001
+
+def tensor(value, count=COUNT):
+    address = fake.fake_cuda_alloc(ctypes.c_size_t(4 * count), 0)
+    return described(address, value, count)
+
+def described(address, value=None, count=COUNT):
+    array = np.frombuffer((ctypes.c_float * count).from_address(address), np.float32)
+    if value is not None:
+        array[:] = value
+    return array, (array, address, FLOAT32, (count,), None, 0)
+
+def mesh(role, address, device=-1):
+    return _core.Mesh(
+        role=role, rank=0, workers=1, servers=1, group_size=1, address=address,
+        transport=sys.argv[2], secret=None,
+        timeout_ns=60_000_000_000, liveness_ns=5_000_000_000, spin_ns=20_000,
+        receive_bytes=1 << 30, host=None, flags=0, device=device)
+
+def push_pull(member, push, pull, stream=None):
+    return member.push_pull(
+        _core.Batch(["push"], [push]), [1], _core.Batch(["pull"], [pull], True), [1], {}, None,
+        stream)
+
+def end(member):
+    member.settle(10_000)
+    member.linger(10_000)
+    member.close()
+    assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+    for kind in (b"imported", b"allocated"):
+        assert fake.fake_cuda_live(kind) == 0, kind
+"""
+
+SERVER = """
+member = mesh(1, sys.argv[1], device=0)
+try:
+    while True:
+        for handler, worker, items, keys, pulls in member.get_batch(30_000, 0):
+            memory, code, shape = items[0]
+            assert memory.device == 0
+            array, item = described(memory.address)
+            out, answer = tensor(array * 2)
+            member.respond(_core.Batch(["answer"], [answer]), handler, 10_000)
+            fake.fake_cuda_free(ctypes.c_void_p(answer[1]))
+            del memory, items, array, item
+except ligament.ClosedError:
+    pass
+except ligament.PeerError as error:
+    print("LOST", error, flush=True)
+end(member)
+"""
+
+WORKER = """
+member = mesh(0, sys.argv[1])
+push, item = tensor(0)
+pull, target = tensor(-1)
+kinds = set()
+for i in range(20):
+    push[:] = np.arange(COUNT) + i
+    member.wait(push_pull(member, item, target), 30_000)
+    assert (pull == push * 2).all(), i
+    kinds.add(member.members()[0][4])
+print("KINDS", sorted(kinds), flush=True)
+"""
+
+
+class Scene:
+    """Members that find the fake driver."""
+
+    def __init__(self, party: Party, fake: Path, folder: Path, transport: str) -> None:
+        self.party, self.transport, self.pid = party, transport, folder / "server.pid"
+        self.environ = {"LD_LIBRARY_PATH": f"{fake}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
+
+    def start(self, text: str) -> Process:
+        arguments = (self.party.address, self.transport, str(self.pid))
+        return self.party.start(COMMON + text, *arguments, environ=self.environ)
+
+
+@pytest.fixture(params=["shm", "tcp"])
+def scene(root: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    fake = root / "build/tests/cuda"
+    if not (fake / "libcuda.so.1").exists():
+        pytest.skip("the fake driver is not built")
+    party = Party()
+    with closing(party):
+        yield Scene(party, fake, tmp_path, request.param)
+
+
+def test_a_server_uses_the_workers_memory(scene: Scene) -> None:
+    server = scene.start(SERVER)
+    worker = scene.start(WORKER + "end(member)")
+    said = worker.end()
+    assert ("shm+cuda" in said) == (scene.transport == "shm"), said
+    server.end()
+
+
+def test_a_server_that_is_killed(scene: Scene) -> None:
+    """What waits for it ends with an error, on the host and on a stream."""
+    server = scene.start(SERVER)
+    scene.pid.write_text(str(server.process.pid))
+    worker = scene.start(
+        WORKER
+        + """
+import os, signal
+pid = int(open(sys.argv[3]).read())
+stream = fake.fake_cuda_stream()
+os.kill(pid, signal.SIGSTOP)
+number = push_pull(member, item, target)
+later = push_pull(member, item, target)
+member.wait(number, 30_000, stream)  # returns at once
+os.kill(pid, signal.SIGKILL)
+fake.fake_cuda_finish(stream)  # the stream continues
+for attempt in (number, later):
+    try:
+        member.wait(attempt, 30_000)
+        raise SystemExit("it was answered")
+    except ligament.PeerError as error:
+        assert "server 0" in str(error), error
+member.close()
+assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+print("ENDED", flush=True)
+"""
+    )
+    assert "ENDED" in worker.end()
+
+
+def test_a_worker_that_is_killed(scene: Scene) -> None:
+    """Its memory stays mapped in the server until the server lets it go."""
+    server = scene.start(SERVER)
+    worker = scene.start(WORKER + "push_pull(member, item, target); sys.stdin.readline()")
+    assert "KINDS" in worker.line()
+    worker.signal(signal.SIGKILL)
+    assert "LOST worker 0" in server.end()
