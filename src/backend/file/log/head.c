@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #define SYNCS 8
 #define WITNESSES 2
 #define BITS 32
+#define SPIN_NS INT64_C(40000)
 
 typedef struct witness { /* torn ones do not fit their check */
     atomic_uint_least64_t version, epoch, check;
@@ -46,6 +48,7 @@ struct ligi_head_page {
     atomic_uint lost;                     /* the last epoch that began with a loss */
     ligi_bell freed[LIGI_HEAD_LOCKS];
     atomic_uint_least64_t named;
+    atomic_int_least64_t spinning; /* until when somebody watches for the write lock */
 };
 _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 
@@ -380,12 +383,33 @@ static int try_kernel(const ligi_head *head, off_t byte, short type)
     return fcntl(head->fd, F_OFD_SETLK, &lock) == 0 ? 0 : errno;
 }
 
+/* The write lock is held for less time than a sleeping process takes to wake up. So one of those
+ * that wait watches the page instead, for a short time, and has the lock as soon as it is free.
+ * `spinning` says until when: if that one is killed, the next one begins then. */
+static int try_spinning(ligi_head *head)
+{
+    ligi_head_page *page = head->page;
+    int64_t now = ligi_now_ns(), end = now + SPIN_NS, other = atomic_load(&page->spinning);
+    int number = EAGAIN;
+
+    if (!head->spins || (other > now && other <= end) ||
+        !atomic_compare_exchange_strong(&page->spinning, &other, end))
+        return EAGAIN;
+    for (; number == EAGAIN && now < end; now = ligi_now_ns())
+        if (atomic_load(&page->holders[LIGI_HEAD_WRITE]) == 0)
+            number = try_kernel(head, LIGI_HEAD_WRITE, F_WRLCK);
+    atomic_store(&page->spinning, 0);
+    return number;
+}
+
 static lig_status wait_kernel(ligi_head *head, ligi_bell *bell, off_t byte, short type,
                               int64_t deadline)
 {
     for (;;) {
         uint32_t seen = ligi_bell_seen(bell);
         int number = try_kernel(head, byte, type);
+        if (number == EAGAIN && byte == LIGI_HEAD_WRITE && ligi_now_ns() < deadline)
+            number = try_spinning(head);
         if (number == 0)
             return LIG_OK;
         if (number != EAGAIN && number != EACCES && number != EINTR)
@@ -534,9 +558,12 @@ static lig_status fill_page(const ligi_head *head)
 lig_status ligi_head_open(ligi_head *head, int fd, const char *place)
 {
     pthread_condattr_t attributes;
+    cpu_set_t processors;
 
     head->fd = fd;
     head->place = place;
+    head->spins =
+        sched_getaffinity(0, sizeof processors, &processors) != 0 || CPU_COUNT(&processors) > 1;
     LIG_TRY(fill_page(head));
     void *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)

@@ -35,6 +35,7 @@ typedef struct ligi_head {
     int fd;
     const char *place; /* borrowed */
     ligi_head_page *page;
+    int spins; /* there is another processor, on which a lock's holder may run */
     ligi_head_lock locks[LIGI_HEAD_LOCKS];
 } ligi_head;
 

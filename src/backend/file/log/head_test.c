@@ -2,6 +2,8 @@
 #include "file_log_scene.h"
 #include "freeze.h"
 
+#include <sys/mman.h>
+
 #define SECOND INT64_C(1000000000)
 
 static void take_and_wait(void *context)
@@ -80,6 +82,51 @@ static void threads_exclude_each_other(void **state)
     assert_ok(ligi_head_take(shared.head, LIGI_HEAD_WRITE, 0));
     assert_status(ligi_head_take(shared.head, LIGI_HEAD_WRITE, SECOND / 100), LIG_E_TIMEOUT);
     ligi_head_release(shared.head, LIGI_HEAD_WRITE);
+}
+
+enum { COUNTERS = 3, COUNTS = 400 };
+
+typedef struct shared_count { /* in memory that processes share */
+    log_scene *scene;
+    volatile uint64_t count;
+} shared_count;
+
+static int count_in_process(void *context)
+{
+    shared_count *self = context;
+
+    log_scene_open(self->scene);
+    for (int i = 0; i < COUNTS; i++) {
+        if (ligi_head_take(&self->scene->log.head, LIGI_HEAD_WRITE, 60 * SECOND) != LIG_OK)
+            return 5;
+        uint64_t before = self->count;
+        for (uint64_t turn = 0; turn < 2000; turn++) /* others come meanwhile, and watch or sleep */
+            (void)self->count;
+        self->count = before + 1;
+        ligi_head_release(&self->scene->log.head, LIGI_HEAD_WRITE);
+    }
+    return 0;
+}
+
+static void processes_exclude_each_other(void **state)
+{
+    pid_t children[COUNTERS];
+    shared_count *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(shared != MAP_FAILED);
+    shared->scene = *state;
+    for (int i = 0; i < COUNTERS; i++) {
+        children[i] = child_fork();
+        if (children[i] == 0)
+            _exit(count_in_process(shared));
+    }
+    for (int i = 0, status; i < COUNTERS; i++) {
+        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(shared->count, COUNTERS * COUNTS);
+    munmap(shared, sizeof *shared);
 }
 
 static void attach_shared(void *context)
@@ -297,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         log_test(locks_end_with_their_process),
         log_test(threads_exclude_each_other),
+        log_test(processes_exclude_each_other),
         log_test(the_first_and_the_last_are_alone),
         log_test(witnesses),
         log_test(interrupted_syncs_poison),
