@@ -416,11 +416,16 @@ lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *s
     return LIG_OK;
 }
 
+/* What went wrong, as errno, if the disk is full. Anything else is no reason to refuse a commit. */
 static int allocate(int fd, uint64_t from, uint64_t to)
 {
-    if (to <= from || fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
-        return 0;
-    return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : errno;
+    int failed;
+
+    do
+        failed =
+            to > from && fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) != 0;
+    while (failed && errno == EINTR);
+    return failed && ligi_clog_is_full(errno) ? errno : 0;
 }
 
 /* A file system that compresses stores less than was requested. */

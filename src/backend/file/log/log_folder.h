@@ -95,8 +95,8 @@ lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t fro
 /* The size of a file, and the bytes that it has on the disk. */
 lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *size,
                              uint64_t *stored);
-/* Allocates the bytes up to `end`, also beyond the end of the file: its size stays. Does nothing
- * where the file system cannot do that. Under LIGI_HEAD_WRITE. */
+/* Allocates the bytes up to `end`, also beyond the end of the file: its size stays. Fails only if
+ * the disk is full: not every file system can do that. Under LIGI_HEAD_WRITE. */
 lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
 
 /* Undoes that: another segment follows. */
