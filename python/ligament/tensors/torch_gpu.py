@@ -12,6 +12,8 @@ from ..errors import InvalidError
 from . import of_torch
 
 _ALIGNMENT = 512  # as torch's allocator: copies are as fast as between tensors
+_LARGE = 1 << 20  # bytes of a tensor that is copied by a call of the driver,
+_MANY = 64  # and how many smaller ones are copied in few kernels
 
 
 def lendable(value: Any) -> bool:
@@ -215,16 +217,19 @@ def _choose(memories: dict[int, _Memory], room: int) -> tuple[dict[_Memory, int]
 
 
 def _copy(pairs: list[tuple[Any, Any]]) -> None:
-    """Copies bytes of tensors, in few kernels where torch can."""
+    """Copies bytes of tensors: large ones by the driver, small ones in few kernels where torch can.
+    The first of those kernels takes 15 ms to load, which a model of large tensors does without."""
     torch = sys.modules["torch"]
-    into = [a for a, _ in pairs]
-    source = [b.detach().reshape(-1).view(torch.uint8) for _, b in pairs]
+    flat = [(into, value.detach().reshape(-1).view(torch.uint8)) for into, value in pairs]
+    large = [pair for pair in flat if pair[0].numel() >= _LARGE]
+    small = [pair for pair in flat if pair[0].numel() < _LARGE]
     many = getattr(torch, "_foreach_copy_", None)
-    if many is not None:
-        many(into, source)
-        return
-    for a, b in zip(into, source, strict=True):
-        a.copy_(b)
+    if many is None or len(small) < _MANY:
+        large = flat
+    else:
+        many([into for into, _ in small], [value for _, value in small])
+    for into, value in large:
+        into.copy_(value)
 
 
 def _snapshot_device(values: list[Any], mine: list[int], device: Any, reserve: float) -> set[int]:
