@@ -234,13 +234,18 @@ static lig_status update_copy(const copying *self, const char *name)
 static lig_status copy_between(copying *self, const lig_ref *ref, const char *label)
 {
     const lig_model *model = lig_ref_model(ref);
+    uint32_t flags = cli_has(self->call, "incremental") ? LIG_COPY_NEWER
+                     : cli_has(self->call, "replace")   ? LIG_SAVE_REPLACE
+                                                        : 0;
     char *called;
     LIG_TRY(new_name(self, model->name, &called));
-    lig_status status = lig_ref_copy(ref, self->store, called,
-                                     cli_has(self->call, "replace") ? LIG_SAVE_REPLACE : 0);
-    if (status == LIG_OK)
+    lig_status status = lig_ref_copy(ref, self->store, called, flags);
+    int skipped = flags == LIG_COPY_NEWER && status == LIG_E_EXISTS;
+    if (skipped)
+        status = LIG_OK;
+    else if (status == LIG_OK)
         status = update_copy(self, called);
-    if (status == LIG_OK)
+    if (status == LIG_OK && !skipped)
         tell(self, label, called, model->tensor_count, model->bytes);
     free(called);
     return status;
@@ -281,6 +286,8 @@ static lig_status copy_aliases(const copying *self, lig_store *from)
         status = new_name(self, model, &called);
         if (status == LIG_OK) {
             status = lig_store_alias(self->store, alias, called);
+            if (status == LIG_E_NOTFOUND && cli_has(self->call, "incremental"))
+                status = LIG_OK; /* retired meanwhile */
             free(called);
         }
         lig_text_destroy(alias);
@@ -302,8 +309,11 @@ static lig_status copy_store(copying *self, const cli_place *place)
     if (count > 1 && self->store == NULL)
         status = lig_fail(LIG_E_INVALID, "'%s' holds one model, but %zu were selected",
                           self->to.uri, count);
-    for (size_t i = 0; i < count && status == LIG_OK; i++)
+    for (size_t i = 0; i < count && status == LIG_OK; i++) {
         status = copy_model(self, from, place, names[i]);
+        if (status == LIG_E_NOTFOUND && cli_has(self->call, "incremental"))
+            status = LIG_OK; /* retired since they were listed */
+    }
     cli_names_destroy(names, count);
     if (status == LIG_OK && place->name == NULL && self->store != NULL)
         status = copy_aliases(self, from);
@@ -396,6 +406,12 @@ static lig_status open_and_copy(copying *self)
     LIG_TRY(read_options(self));
     LIG_TRY(cli_place_parse(&self->to, self->call->words[self->call->word_count - 1]));
     LIG_TRY(choose_folder(self));
+    if (cli_has(self->call, "incremental") &&
+        (self->to.kind != CLI_STORE || self->renames_any || cli_has(self->call, "replace") ||
+         self->tag_count > 0 || self->metric_count > 0))
+        return lig_fail(LIG_E_INVALID,
+                        "--incremental copies models unchanged between stores (without --replace, "
+                        "--tag, --metric and options that change names)");
     if (self->to.kind == CLI_STORE)
         LIG_TRY(cli_place_open(&self->to, "a", &self->store));
     return copy_all(self);
@@ -488,7 +504,9 @@ static const cli_flag flags[] = {
      "write a Hugging Face directory: weights, config and tokenizer, for from_pretrained"},
     {"part", 'p', "NAME", "copy only tensors below NAME. or NAME/, and remove that prefix"},
     {"strip", 0, "PREFIX", "remove a prefix from the tensor names that have it"},
-    {"rename", 'r', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
+    {"incremental", 'r', NULL,
+     "copy only models that the destination store lacks, or has in an older version"},
+    {"rename", 'n', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
     {"like", 0, "FILE", "a .keras file with the architecture, for writing .keras"},
     {"limit", 0, "BYTES",
      "memory limit for the tensors of a compressed .npz, .pt, .keras or .h5 file"},
@@ -510,6 +528,7 @@ const cli_command cli_cmd_cp = {
         ".npz files hold tensors only. config.json, tokenizer and similar files of a directory "
         "are\n"
         "stored with the model and written by --folder and --shard. Files are written atomically.\n"
+        "-r repeats a copy of a store at the cost of what changed; an interrupted one is resumed.\n"
         "Formats: .safetensors; through Python: .npz, .pt, .pth, .bin, .ckpt, .keras, .h5 and\n"
         "torch.distributed.checkpoint directories (python -m ligament.convert is the same "
         "command).",

@@ -237,7 +237,8 @@ LIG_API lig_status lig_store_stat(lig_store *store, lig_store_stats *stats);
 /* A human-readable description of how the store does I/O ("io_uring, O_DIRECT"); fills text. */
 LIG_API lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes);
 
-/* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: LIG_SAVE_REPLACE. */
+#define LIG_COPY_NEWER 0x100u /* LIG_E_EXISTS unless it is missing there, older (then replaced) or has other notes */
+/* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: this, LIG_SAVE_REPLACE. */
 LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name,
                                   uint32_t flags);
 

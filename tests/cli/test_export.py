@@ -185,7 +185,7 @@ def test_one_command(ligament, store, root, tmp_path):
     assert text == "store#run/step-000000000007 -> m.pt  2 tensors, 40 B\n"
     found = torch.load(tmp_path / "m.pt", weights_only=True)
     assert set(found) == {"a.w", "b"} and found["a.w"].tolist() == list(range(6))
-    told = json.loads(ligament("cp", "m.pt", "store#back", "-r", "a=c", "--json", env=env))
+    told = json.loads(ligament("cp", "m.pt", "store#back", "-n", "a=c", "--json", env=env))
     assert told == [{"from": "m.pt", "to": "store", "name": "back", "tensors": 2, "bytes": 40}]
     assert set(store["back"].tensors) == {"c.w", "b"}
     assert "no part 'x'" in ligament.fails("cp", "m.pt", "store#n", "-p", "x", env=env)

@@ -87,6 +87,22 @@ def test_alias(ligament, store):
     assert ligament.json("ls", store)["aliases"] == {}
 
 
+def test_incremental_copies(ligament, store):
+    def copied() -> list[str]:
+        return [m["name"] for m in ligament.json("cp", "-r", store, "copy")]
+
+    assert copied() == ["run/1", "run/2", "run/3"]
+    assert copied() == []
+    ligament("tag", f"{store}#run/2", "state=best")
+    assert copied() == ["run/2"]
+    assert ligament.json("show", "copy#run/2")[0]["tags"]["state"] == "best"
+    ligament("rm", "copy#run/1")  # as after an interrupted copy
+    ligament("cp", "-f", f"{store}#run/1", f"{store}#run/3")
+    assert copied() == ["run/1"]  # run/3 of the copy was saved later than run/1
+    assert "between stores" in ligament.fails("cp", "-r", store, "file.safetensors")
+    assert "without --replace" in ligament.fails("cp", "-r", "-f", store, "copy")
+
+
 def test_rm(ligament, store):
     assert ligament("rm", "-n", f"{store}#run/*").count("would remove") == 3
     assert names(ligament, store) == ["run/1", "run/2", "run/3"]

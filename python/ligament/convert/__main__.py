@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         help="add a tag to the model")  # fmt: skip
     add("-p", "--part", metavar="NAME", help="only tensors below NAME.; removes that prefix")
     add("--strip", default="", metavar="PREFIX", help="remove a prefix from tensor names")
-    add("-r", "--rename", action="append", type=_pair, default=[], metavar="OLD=NEW",
+    add("-n", "--rename", action="append", type=_pair, default=[], metavar="OLD=NEW",
         help="rename a tensor, or a prefix before '.'")  # fmt: skip
     add("--limit", type=int, metavar="BYTES",
         help="memory limit for all tensors of a file (default: 100 times its size, at most half "

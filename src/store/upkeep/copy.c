@@ -91,13 +91,69 @@ static lig_status copy_model(void *context, const lig_ref *ref, int *gone)
     return status;
 }
 
+/* --- incremental copies --- */
+
+static int same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static int same_notes(const lig_model *there, const ligi_about *here)
+{
+    if (there->metric_count != here->metric_count || there->tag_count != here->tag_count ||
+        !same_text(there->meta, here->meta))
+        return 0;
+    for (size_t i = 0; i < here->metric_count; i++)
+        if (!same_text(there->metrics[i].name, here->metrics[i].name) ||
+            memcmp(&there->metrics[i].value, &here->metrics[i].value, sizeof(double)) != 0)
+            return 0;
+    for (size_t i = 0; i < here->tag_count; i++)
+        if (!same_text(there->tags[i].name, here->tags[i].name) ||
+            !same_text(there->tags[i].value, here->tags[i].value))
+            return 0;
+    return 1;
+}
+
+/* A copy keeps the moment at which its model was saved, to the nanosecond, so that it is recognised
+ * without comparing bytes: fingerprints differ between stores. */
+static lig_status check_newer(const copying *self, const ligi_model *model)
+{
+    const ligi_about *about = &model->record.about;
+    const char *name = self->name ? self->name : about->name;
+    lig_model *there;
+    lig_status status = lig_store_model(self->to, name, &there);
+
+    if (status == LIG_E_NOTFOUND)
+        return LIG_OK;
+    LIG_TRY(status);
+    int newer = there->created_ns > about->created_ns;
+    int copied = there->created_ns == about->created_ns && there->bytes == model->record.bytes &&
+                 same_notes(there, about);
+    lig_model_destroy(there);
+    if (newer || copied)
+        return lig_fail(LIG_E_EXISTS, "model '%s' in %s is %s", name, self->to->uri,
+                        newer ? "newer" : "up to date");
+    return LIG_OK;
+}
+
+/* What check_newer let through replaces the older model, if there is one. */
+static lig_status copy_if_newer(void *context, const lig_ref *ref, int *gone)
+{
+    copying *self = context;
+    if (self->flags & LIG_COPY_NEWER) {
+        LIG_TRY(check_newer(self, ref->model));
+        self->flags = LIG_SAVE_REPLACE;
+    }
+    return copy_model(self, ref, gone);
+}
+
 lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name,
                           uint32_t flags)
 {
     LIG_TRY(ligi_store_usable(from));
     LIG_TRY(ligi_store_writable(to));
     copying self = {.to = to, .name = new_name, .flags = flags};
-    return ligi_ref_with(from, model, LIGI_REF_HELD, copy_model, &self);
+    return ligi_ref_with(from, model, LIGI_REF_HELD, copy_if_newer, &self);
 }
 
 lig_status lig_ref_copy(const lig_ref *ref, lig_store *to, const char *new_name, uint32_t flags)
@@ -106,6 +162,6 @@ lig_status lig_ref_copy(const lig_ref *ref, lig_store *to, const char *new_name,
     LIG_TRY(ligi_store_writable(to));
     copying self = {.to = to, .name = new_name, .flags = flags};
     int gone = 0;
-    lig_status status = copy_model(&self, ref, &gone);
+    lig_status status = copy_if_newer(&self, ref, &gone);
     return gone ? ligi_ref_lost(ref) : status;
 }
