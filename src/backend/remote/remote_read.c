@@ -1,5 +1,6 @@
 #include "backend/remote/remote_read.h"
 
+#include "backend/remote/cache/pack_cache.h"
 #include "tensor/memory.h"
 
 #include <errno.h>
@@ -174,6 +175,17 @@ static size_t fill_round(read_plan *plan, uint64_t stage_bytes)
     return count;
 }
 
+static lig_status read_objects(read_plan *plan, size_t count)
+{
+    ligi_remote_volume *volume = plan->volume;
+    ligi_object object = {LIGI_OBJECT_PACK, plan->id};
+    ligi_cached_pack pack = {volume->ops, volume->engine, plan->id};
+
+    if (volume->cache != NULL)
+        return ligi_remote_cache_read(volume->cache, &pack, plan->objects, count, arrived, plan);
+    return volume->ops->object_read(volume->engine, object, plan->objects, count, arrived, plan);
+}
+
 static lig_status read_rounds(read_plan *plan)
 {
     ligi_remote_volume *volume = plan->volume;
@@ -189,9 +201,7 @@ static lig_status read_rounds(read_plan *plan)
                         "the requests of a read"));
     while (plan->base < plan->request_count) {
         size_t count = fill_round(plan, stage_bytes);
-        ligi_object object = {LIGI_OBJECT_PACK, plan->id};
-        LIG_TRY(
-            volume->ops->object_read(volume->engine, object, plan->objects, count, arrived, plan));
+        LIG_TRY(read_objects(plan, count));
         plan->base += count;
     }
     return LIG_OK;

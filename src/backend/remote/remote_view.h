@@ -18,7 +18,7 @@ lig_status ligi_remote_view(ligi_remote_volume *volume, ligi_remote_state **stat
  * ligi_log_end. */
 void ligi_remote_publish(ligi_remote_volume *volume, ligi_remote_state *state, int64_t seen_ns);
 
-/* A record with LIGI_REMOTE_RESTART was read or written: what was damaged before it is no matter. */
+/* A record with LIGI_REMOTE_RESTART was read or written: it replaces what was damaged. */
 void ligi_remote_repaired(ligi_remote_volume *volume);
 
 /* What can be read, for a repair: `*state` is the catalog without what is damaged; `problem` gets a

@@ -1,5 +1,6 @@
 #include "backend/remote/remote_volume.h"
 
+#include "backend/remote/cache/cache_files.h"
 #include "backend/remote/engine_load.h"
 #include "backend/remote/remote_catalog.h"
 #include "backend/remote/remote_commit.h"
@@ -26,6 +27,8 @@
 typedef struct remote_options {
     char *mode;
     int64_t timeout, grace, fresh, keep, ttl, wait;
+    char *cache;
+    uint64_t cache_bytes;
 } remote_options;
 
 #define MODE_HELP "r: read only, w: create a new store, a: create it if it does not exist"
@@ -34,6 +37,8 @@ typedef struct remote_options {
 #define FRESH_HELP "seconds for which a view of the log's end is valid for a commit"
 #define KEEP_HELP "seconds for which commits stay in the log"
 #define TTL_HELP "seconds by which pins and claims outlive a dead process"
+#define CACHE_HELP "folder on a local disk that keeps blocks of packs"
+#define CACHE_BYTES_HELP "size of that folder"
 #define WAIT_HELP "seconds that a commit waits for others"
 
 static const ligi_option option_table[] = {
@@ -44,14 +49,23 @@ static const ligi_option option_table[] = {
     {"keep", LIGI_OPTION_INT, "86400", KEEP_HELP, offsetof(remote_options, keep)},
     {"ttl", LIGI_OPTION_INT, "3600", TTL_HELP, offsetof(remote_options, ttl)},
     {"wait", LIGI_OPTION_INT, "30", WAIT_HELP, offsetof(remote_options, wait)},
+    {"cache", LIGI_OPTION_TEXT, NULL, CACHE_HELP, offsetof(remote_options, cache)},
+    {"cache_bytes", LIGI_OPTION_BYTES, "100G", CACHE_BYTES_HELP,
+     offsetof(remote_options, cache_bytes)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
 const lig_backend_option ligi_remote_shown_options[] = {
-    {"mode", "text", "a", MODE_HELP},    {"timeout", "int", "60", TIMEOUT_HELP},
-    {"grace", "int", "900", GRACE_HELP}, {"fresh", "int", "3600", FRESH_HELP},
-    {"keep", "int", "86400", KEEP_HELP}, {"ttl", "int", "3600", TTL_HELP},
-    {"wait", "int", "30", WAIT_HELP},    {NULL, NULL, NULL, NULL},
+    {"mode", "text", "a", MODE_HELP},
+    {"timeout", "int", "60", TIMEOUT_HELP},
+    {"grace", "int", "900", GRACE_HELP},
+    {"fresh", "int", "3600", FRESH_HELP},
+    {"keep", "int", "86400", KEEP_HELP},
+    {"ttl", "int", "3600", TTL_HELP},
+    {"wait", "int", "30", WAIT_HELP},
+    {"cache", "text", NULL, CACHE_HELP},
+    {"cache_bytes", "bytes", "100G", CACHE_BYTES_HELP},
+    {NULL, NULL, NULL, NULL},
 };
 
 typedef struct all_options { /* ours, then the engine's, filled by one table */
@@ -178,7 +192,11 @@ static lig_status open_engine(ligi_remote_volume *volume, const place_request *r
     LIG_TRY(volume->ops->open(&ligi_engine_host_table, &place, &volume->engine));
     volume->ops->limits(volume->engine, &volume->limits);
     LIG_TRY(check_limits(volume));
-    return find_store(volume);
+    LIG_TRY(find_store(volume));
+    const remote_options *ours = request->options->ours;
+    if (ours->cache == NULL || ours->cache[0] == '\0')
+        return LIG_OK;
+    return ligi_remote_cache_open(ours->cache, ours->cache_bytes, volume->id, &volume->cache);
 }
 
 static void close_engine(ligi_remote_volume *volume)
@@ -187,6 +205,8 @@ static void close_engine(ligi_remote_volume *volume)
     if (volume->engine != NULL)
         volume->ops->close(volume->engine, 0);
     volume->engine = NULL;
+    ligi_remote_cache_close(volume->cache);
+    volume->cache = NULL;
     ligi_remote_state_release(volume->state);
     volume->state = NULL;
     volume->seen_ns = 0;

@@ -46,7 +46,7 @@ typedef struct ligi_remote_turn { /* a thread that waits to change the catalog *
     int given;
 } ligi_remote_turn;
 
-typedef struct ligi_pack_cache ligi_pack_cache;
+typedef struct ligi_remote_cache ligi_remote_cache;
 
 typedef struct ligi_remote_volume {
     const ligi_engine_ops *ops;
@@ -56,7 +56,7 @@ typedef struct ligi_remote_volume {
     char *name; /* for error texts: the URI without its options */
     uint8_t id[LIGI_REMOTE_ID_BYTES];
     int read_only;
-    ligi_pack_cache *cache; /* NULL: none */
+    ligi_remote_cache *cache; /* NULL: none */
 
     pthread_mutex_t lock;   /* guards all below */
     pthread_cond_t changed; /* CLOCK_MONOTONIC: any of it */
