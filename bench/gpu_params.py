@@ -130,6 +130,7 @@ def device(rows: int, quick: bool) -> dict[str, float]:
                 bag(batches[0])
                 for part in by_rank[:cached].split(min(1 << 20, cached // 2)):
                     bag.prefetch(part)
+                stats(server).update(hits=0, misses=0)
             for ids in batches if cached else batches[:10]:
                 name = f"device: params.torch.EmbeddingBag, cached {label}"
                 timer.time(name, partial(step, bag, ids, grad))
@@ -140,10 +141,17 @@ def device(rows: int, quick: bool) -> dict[str, float]:
     return timer.medians() | found
 
 
-def hit_rate(server: params.Server) -> float:
-    """Of all lookups."""
+def stats(server: params.Server) -> dict[str, int]:
+    """Of the only cache."""
     (cache,) = server.worker()._caches.values()
-    return cache.stats["hits"] / (cache.stats["hits"] + cache.stats["misses"])
+    found: dict[str, int] = cache.stats
+    return found
+
+
+def hit_rate(server: params.Server) -> float:
+    """Of all ids since the cache was filled."""
+    found = stats(server)
+    return found["hits"] / (found["hits"] + found["misses"])
 
 
 def bars(found: dict[str, float]) -> list[dict[str, Any]]:
