@@ -110,15 +110,12 @@ class DeviceRows:
         with self._turn():
             slots, inverse = torch.unique(self._again(ids), return_inverse=True)
             sums = row_steps.summed(grad.to(self._place.dtype), places, inverse, slots.numel())
-            values, state = row_steps.step(
-                self._optimizer, self._place.rate(), self.values[slots], self._state[slots], sums
-            )
-            self.values[slots] = values
-            if self._state_length:
-                self._state[slots] = state
+            before = self.values.index_select(0, slots), self._state.index_select(0, slots)
+            after = row_steps.step(self._optimizer, self._place.rate(), *before, sums)
+            self._put(slots, *after)
             if not self.alone:
-                self._pending[slots] += sums
-            self._dirty[slots] = True
+                self._pending.index_add_(0, slots, sums)
+            self._dirty.index_fill_(0, slots, True)
 
     def prefetch(self, ids: torch.Tensor) -> None:
         """Reads rows that will be used soon."""
@@ -203,7 +200,7 @@ class DeviceRows:
             self._used[slots[slots >= 0]] = self._tick  # they stay
             self._fill(torch.unique(ids[stale]))
             slots = self._map.find(ids)
-        self._used[slots] = self._tick
+        self._used.index_fill_(0, slots, self._tick)
         self._latest = ids, slots
         return slots
 
@@ -218,11 +215,14 @@ class DeviceRows:
                 slots[new] = taken = self._take(count)
                 self._ids[taken] = part[new]
                 self._map.put(part[new], taken)
-            self.values[slots] = values
-            if self._state_length:
-                self._state[slots] = state
-            self._used[slots] = self._tick
-            self._read[slots] = self._epoch
+            self._put(slots, values, state)
+            self._used.index_fill_(0, slots, self._tick)
+            self._read.index_fill_(0, slots, self._epoch)
+
+    def _put(self, slots: torch.Tensor, values: torch.Tensor, state: torch.Tensor) -> None:
+        self.values.index_copy_(0, slots, values)
+        if self._state_length:
+            self._state.index_copy_(0, slots, state)
 
     def _host(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         """Host memory for a copy that does not block; torch's allocator reuses it afterwards."""

@@ -36,7 +36,7 @@ class DenseSlots:
         self._slots = torch.full((count,), -1, dtype=torch.int32, device=device)
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._slots[ids].long()
+        return self._slots.index_select(0, ids).long()
 
     def put(self, ids: torch.Tensor, slots: torch.Tensor) -> None:
         self._slots[ids] = slots.int()
