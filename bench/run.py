@@ -47,6 +47,7 @@ PROGRAMS = {
     "params": Program(("--repeat", "1"), 150),
     "pipe": Program((), 180),
     "pipe_step": Program(("--models", "gpt2", "resnet"), 120),
+    "engines": Program((), 180),
     "serve": Program(("--rounds", "3"), 120),
     "distributed": Program(("--mib", "512", "--rounds", "2"), 360),
 }
