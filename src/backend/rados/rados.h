@@ -22,6 +22,12 @@ typedef struct ligi_rados_cached {
     int valid;
 } ligi_rados_cached;
 
+typedef struct ligi_rados_notice {
+    rados_completion_t done; /* NULL: free */
+    char *answer;            /* who has heard it, and who has not in time */
+    size_t answer_bytes;
+} ligi_rados_notice;
+
 typedef struct ligi_rados {
     ligi_rados_calls api;
     const ligi_engine_host *host;
@@ -41,7 +47,8 @@ typedef struct ligi_rados {
     uint64_t news; /* the highest version that was heard of */
     int watching, watch_lost;
     uint64_t watch;
-    rados_completion_t notices[LIGI_RADOS_NOTICES]; /* on their way; NULL: free */
+    ligi_rados_notice notices[LIGI_RADOS_NOTICES];
+    int64_t alone_ns; /* until then nobody is told: there was nobody */
 } ligi_rados;
 
 #endif

@@ -50,6 +50,7 @@
     CALL(rados_aio_read)                                                                           \
     CALL(rados_aio_remove)                                                                         \
     CALL(rados_aio_notify)                                                                         \
+    CALL(rados_buffer_free)                                                                        \
     CALL(rados_watch3)                                                                             \
     CALL(rados_unwatch2)                                                                           \
     CALL(rados_notify_ack)                                                                         \

@@ -7,9 +7,11 @@
 #include <errno.h>
 
 enum {
-    WATCH_S = 30,        /* a watcher that is silent for so long is forgotten */
-    NOTICE_MS = 3000,    /* for how long a stopped watcher is waited for */
-    LOOK_NS = 1000000000 /* a notice is late by more than this: look */
+    WATCH_S = 30,         /* a watcher that is silent for so long is forgotten */
+    NOTICE_MS = 3000,     /* for how long a stopped watcher is waited for */
+    LOOK_NS = 1000000000, /* a notice is late by more than this: look */
+    ALONE_NS = 100000000, /* where nobody watches, notices only delay commits */
+    EMPTY_BYTES = 8       /* the answer of nobody: two lists without entries */
 };
 
 static void heard(ligi_rados *e, uint64_t version)
@@ -56,12 +58,24 @@ lig_status ligi_rados_news_init(ligi_rados *e)
     return LIG_OK;
 }
 
+/* It has completed, or was never sent. */
+static void notice_end(ligi_rados *e, ligi_rados_notice *notice)
+{
+    e->api.rados_aio_release(notice->done);
+    if (notice->answer != NULL) {
+        if (notice->answer_bytes <= EMPTY_BYTES)
+            e->alone_ns = ligi_now_ns() + ALONE_NS;
+        e->api.rados_buffer_free(notice->answer);
+    }
+    *notice = (ligi_rados_notice){0};
+}
+
 void ligi_rados_news_fini(ligi_rados *e, int forked)
 {
     for (size_t i = 0; i < LIGI_RADOS_NOTICES && !forked; i++)
-        if (e->notices[i] != NULL) {
-            e->api.rados_aio_wait_for_complete(e->notices[i]);
-            e->api.rados_aio_release(e->notices[i]);
+        if (e->notices[i].done != NULL) {
+            e->api.rados_aio_wait_for_complete(e->notices[i].done);
+            notice_end(e, &e->notices[i]);
         }
     if (e->watching && !forked) {
         e->api.rados_unwatch2(e->meta, e->watch);
@@ -73,45 +87,44 @@ void ligi_rados_news_fini(ligi_rados *e, int forked)
     pthread_mutex_destroy(&e->news_lock);
 }
 
-/* A free place, releasing notices that have arrived; -1: all are on their way, and watchers look by
- * themselves. */
-static int free_notice(ligi_rados *e)
+/* A free place, releasing notices that have arrived. NULL: all are on their way, or nobody watches;
+ * watchers also look by themselves. */
+static ligi_rados_notice *free_notice(ligi_rados *e)
 {
-    int at = -1;
+    ligi_rados_notice *found = NULL;
 
     for (int i = 0; i < LIGI_RADOS_NOTICES; i++) {
-        if (e->notices[i] != NULL && e->api.rados_aio_is_complete(e->notices[i])) {
-            e->api.rados_aio_release(e->notices[i]);
-            e->notices[i] = NULL;
-        }
-        if (e->notices[i] == NULL)
-            at = i;
+        ligi_rados_notice *notice = &e->notices[i];
+        if (notice->done != NULL && e->api.rados_aio_is_complete(notice->done))
+            notice_end(e, notice);
+        if (notice->done == NULL)
+            found = notice;
     }
-    return at;
+    return ligi_now_ns() < e->alone_ns ? NULL : found;
 }
 
 void ligi_rados_notify(ligi_rados *e, uint64_t version)
 {
     uint8_t text[8];
+    rados_completion_t done = NULL;
 
     ligi_rados_put64(text, version);
     pthread_mutex_lock(&e->news_lock);
     if (version > e->news)
         e->news = version;
     pthread_cond_broadcast(&e->news_changed);
-    int at = free_notice(e);
-    rados_completion_t done = NULL;
-    if (at >= 0 && e->api.rados_aio_create_completion2(NULL, NULL, &done) == 0)
-        e->notices[at] = done;
+    ligi_rados_notice *notice = free_notice(e);
+    if (notice != NULL && e->api.rados_aio_create_completion2(NULL, NULL, &done) == 0)
+        notice->done = done;
     pthread_mutex_unlock(&e->news_lock);
     /* Without the lock: librados's own are taken before it when a notice comes. */
-    if (done == NULL || e->api.rados_aio_notify(e->meta, LIGI_RADOS_HEAD, done, (const char *)text,
-                                                sizeof text, NOTICE_MS, NULL, NULL) == 0)
+    if (done == NULL ||
+        e->api.rados_aio_notify(e->meta, LIGI_RADOS_HEAD, done, (const char *)text, sizeof text,
+                                NOTICE_MS, &notice->answer, &notice->answer_bytes) == 0)
         return;
     pthread_mutex_lock(&e->news_lock);
-    e->notices[at] = NULL;
+    notice_end(e, notice);
     pthread_mutex_unlock(&e->news_lock);
-    e->api.rados_aio_release(done);
 }
 
 /* The lock is not held while the OSD is asked: a notice may come first. */
