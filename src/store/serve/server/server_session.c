@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_roles.h"
@@ -9,6 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The requests that a client has done are remembered under its id and the name of its role: a
+ * client of another role that takes the same id learns nothing of them. */
+static void bind_client(ligi_served_session *session, const ligi_served_hello *said)
+{
+    uint8_t bytes[LIGI_SERVED_CLIENT_BYTES + LIGI_ROLE_NAME_BYTES];
+    memcpy(bytes, said->client, sizeof said->client);
+    memcpy(bytes + sizeof said->client, session->role.name, sizeof session->role.name);
+    ligi_hash128 hash = ligi_hash128_plain(bytes, sizeof bytes);
+    _Static_assert(sizeof hash == LIGI_SERVED_CLIENT_BYTES, "a client's id");
+    if (session->role.name[0])
+        memcpy(session->client, &hash, sizeof hash);
+    else
+        memcpy(session->client, said->client, sizeof session->client);
+}
 
 lig_status ligi_served_session_open(lig_server *server, ligi_link *link, const ligi_hello *hello,
                                     ligi_served_session **out)
@@ -28,7 +44,7 @@ lig_status ligi_served_session_open(lig_server *server, ligi_link *link, const l
     session->role = role;
     session->same_host = server->same_boot_known &&
                          memcmp(server->boot_id, hello->boot_id, sizeof server->boot_id) == 0;
-    memcpy(session->client, said.client, sizeof session->client);
+    bind_client(session, &said);
     snprintf(session->host, sizeof session->host, "%s", said.host);
     pthread_mutex_init(&session->lock, NULL);
     session->after = server->sessions;

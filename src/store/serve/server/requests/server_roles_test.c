@@ -1,4 +1,5 @@
 /* Roles: what each may see and do, and clients that try to get around it. */
+#include "store/serve/message/served_changes.h"
 #include "store/serve/message/served_models.h"
 #include "store/serve/message/served_reads.h"
 #include "store/serve/message/served_save.h"
@@ -450,6 +451,35 @@ static void test_a_pass_works_once(void **state)
     raw_close(&shm);
 }
 
+static lig_status raw_alias(raw_client *raw, const char *alias, const char *model)
+{
+    ligi_writer body = {0};
+    ligi_served_alias_put(&body, &(ligi_served_alias){alias, model});
+    lig_status status = raw_ask(raw, LIGI_SERVED_ALIAS, &body);
+    ligi_writer_fini(&body);
+    return status;
+}
+
+/* Requests are done once per client and role: the same numbers of another role are others. */
+static void test_what_was_done_is_known_by_role(void **state)
+{
+    fixture *self = *state;
+    raw_client root, alice;
+    lig_model *model;
+    open_raw(self, &root, KEY("r"));
+    assert_ok(raw_alias(&root, "best", "other/x"));
+    open_raw(self, &alice, KEY("a"));
+    assert_ok(raw_alias(&alice, "team/best", "team/a"));
+    assert_ok(lig_store_model(self->local, "team/best", &model));
+    lig_model_destroy(model);
+    raw_close(&alice);
+    open_raw(self, &alice, KEY("a")); /* it begins with the same number again */
+    assert_ok(raw_alias(&alice, "team/again", "team/a"));
+    assert_status(lig_store_model(self->local, "team/again", &model), LIG_E_NOTFOUND);
+    raw_close(&alice);
+    raw_close(&root);
+}
+
 static int needed(void *context)
 {
     const raw_client *raw = context;
@@ -555,6 +585,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ranges_of_others_are_not_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_ids_names_stamps_and_shutdown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_pass_works_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_was_done_is_known_by_role, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_hash_gives_away_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parts_of_others_are_not_joined, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_strangers_stay_out, set_up, tear_down),
