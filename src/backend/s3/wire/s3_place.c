@@ -119,12 +119,12 @@ static lig_status parse_endpoint(const ligi_engine_host *host, const char *endpo
 static lig_status parse_region(const ligi_engine_host *host, const char *region,
                                ligi_s3_place *place)
 {
-    size_t bytes = strlen(region);
+    size_t bytes = strlen(region), good = 0;
 
-    for (size_t i = 0; i < bytes; i++)
-        if (!isalnum((unsigned char)region[i]) && strchr("-_.", region[i]) == NULL)
-            bytes = sizeof place->region;
-    if (bytes == 0 || bytes >= sizeof place->region)
+    while (good < bytes &&
+           (isalnum((unsigned char)region[good]) || strchr("-_.", region[good]) != NULL))
+        good++;
+    if (bytes == 0 || good != bytes || bytes >= sizeof place->region)
         return host->fail(LIG_E_INVALID, "s3: invalid region '%.80s' (example: us-east-1)", region);
     memcpy(place->region, region, bytes + 1);
     return LIG_OK;
