@@ -15,6 +15,7 @@ typedef struct probe_state {
     ligi_s3 *s3;
     char key[LIGI_S3_SHORT_KEY_BYTES];
     unsigned written, refused, unclear;
+    char why[512]; /* the last one was unclear */
 } probe_state;
 
 static void prepare_probe(void *context, ligi_s3_slot *slot)
@@ -36,7 +37,11 @@ static lig_status count_probe(void *context, ligi_s3_slot *slot)
     case LIGI_REPLY_WRITTEN: state->written++; return LIG_OK;
     case LIGI_REPLY_EXISTS: state->refused++; return LIG_OK;
     case LIGI_REPLY_AGAIN: state->refused += answer->http == 409; return LIG_OK;
-    case LIGI_REPLY_LOST: state->unclear++; return LIG_OK;
+    case LIGI_REPLY_LOST:
+        state->unclear++;
+        (void)ligi_s3_client_fail(state->s3->client, &slot->transfer, "cannot write");
+        snprintf(state->why, sizeof state->why, "%s", state->s3->host->error_text());
+        return LIG_OK;
     default: break;
     }
     /* A server that does not know the header may also refuse the request. */
@@ -85,10 +90,8 @@ static lig_status probe(ligi_s3 *s3)
                 "reading works with ?mode=r)",
                 place->bucket, place->host, state.written, PROBES);
     }
-    return s3->host->fail(LIG_E_IO,
-                          "s3: cannot find out whether conditional writes work for bucket '%s' at "
-                          "%s: %u of %d requests had no clear answer",
-                          place->bucket, place->host, state.unclear, PROBES);
+    return s3->host->fail(LIG_E_IO, "%s (%u of %d requests had no clear answer)", state.why,
+                          state.unclear, PROBES);
 }
 
 /* 1 if an earlier probe at this endpoint succeeded: a bucket may have been copied since. */
