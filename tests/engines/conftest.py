@@ -44,3 +44,19 @@ def prefix() -> str:
 def rados_uri(cluster: dict[str, str], prefix: str) -> str:
     """An empty place for a store on the replicated pool."""
     return f"rados://{cluster['RADOS_POOL']}/{prefix}?conf={cluster['RADOS_CONF']}&id={cluster['RADOS_ID']}"
+
+
+@pytest.fixture
+def s3_uri(
+    cluster: dict[str, str], prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """s3_uri(endpoint=..., bucket=...): an empty place for a store, with the keys in the
+    environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", cluster["S3_KEY"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", cluster["S3_SECRET"])
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+
+    def uri(endpoint: str = cluster["S3_ENDPOINT"], bucket: str = cluster["S3_BUCKET"]) -> str:
+        return f"s3://{bucket}/{prefix}?endpoint={endpoint}&region={cluster['S3_REGION']}"
+
+    return uri

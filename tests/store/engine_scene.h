@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "remote/service_credentials.h"
+
 /* Whether a URI is one that the service takes the place of. */
 static inline int scene_is_place(const char *uri)
 {
@@ -26,7 +28,7 @@ static inline void scene_place(const char *uri, char *text, size_t bytes)
     const int length = (int)(query != NULL ? query - uri : (long)strlen(uri));
     char name[160];
 
-    if (hole == NULL) {
+    if (hole == NULL || set_service_credentials() != LIG_OK) {
         fprintf(stderr, "LIGAMENT_TEST_STORE is not the URI of a service with a '%%' in it\n");
         exit(1);
     }
