@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Stores on RADOS against `rados bench` on the same cluster, which the benchmark starts (root).
+"""Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop, on one cluster that
+the benchmark starts (root).
 
 engines.py [--mib 256] [--rounds 3] [--seconds 4] [--json FILE]
 """
@@ -68,15 +69,43 @@ def found(text: str, what: str) -> str:
     return match[1]
 
 
-def volume(known: dict[str, str], given: argparse.Namespace) -> dict[str, list[float]]:
-    place = f"//{known['RADOS_POOL']}/bench-{uuid.uuid4().hex[:8]}"
+def volume(place: str, scheme: str, options: str, given: argparse.Namespace) -> dict[str, float]:
+    """MiB/s of packs written and read by the volume alone, seconds of a commit."""
     count = max(1, given.mib * MIB // PIECE_BYTES)
-    return json.loads(
+    place = f"{place}/bench-{uuid.uuid4().hex[:8]}"
+    commits = 300 if scheme == "rados" else 100
+    seen = json.loads(
         output(
             *(str(ROOT / "build/bench/volume"), place, str(count), str(PIECE_BYTES), "repeat=1"),
-            *("scheme=rados", "commits=300", f"options=conf={known['RADOS_CONF']}&grace=0"),
+            *(f"scheme={scheme}", f"commits={commits}", f"options={options}&grace=0"),
         )
     )
+    mib = count * PIECE_BYTES / MIB
+    return {
+        "write": mib / seen["write_s"][0],
+        "read": mib / seen["cold_s"][0],
+        "commit": statistics.mean(seen["commit_s"]),
+    }
+
+
+def compare(ours: dict[str, float], bare: dict[str, float], ratios: dict[str, list[float]]) -> None:
+    print(
+        f"  MiB/s: write {ours['write']:.0f} (bare {bare['write']:.0f}), read {ours['read']:.0f} "
+        f"({bare['read']:.0f}); commit {1e6 * ours['commit']:.0f} us "
+        f"(4 KiB write {1e6 * bare['commit']:.0f} us)",
+        flush=True,
+    )
+    for name, values in ratios.items():
+        values.append(ours[name] / bare[name])
+
+
+def bars_of(scheme: str, peer: str, small: str, ratios: dict[str, list[float]]) -> list[Bar]:
+    middle = {name: statistics.median(values) for name, values in ratios.items()}
+    return [
+        Bar(f"{scheme}: packs written, of {peer}", middle["write"], 0.9, at_least=True),
+        Bar(f"{scheme}: packs read, of {peer}", middle["read"], 0.9, at_least=True),
+        Bar(f"{scheme}: commit, of {small}", middle["commit"], 1.5),
+    ]
 
 
 def measure_rados(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
@@ -85,25 +114,43 @@ def measure_rados(known: dict[str, str], given: argparse.Namespace) -> list[Bar]
     ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
     for _ in range(given.rounds):
         wrote, read = bench.mib_s(given.seconds)
-        small = bench.small_write_s(2)
-        ours = volume(known, given)
-        mib = max(1, given.mib * MIB // PIECE_BYTES) * PIECE_BYTES / MIB
-        ours_write, ours_read = mib / ours["write_s"][0], mib / ours["cold_s"][0]
-        commit = statistics.mean(ours["commit_s"])
-        print(
-            f"  MiB/s: write {ours_write:.0f} (rados bench {wrote:.0f}), read {ours_read:.0f} "
-            f"({read:.0f}); commit {1e6 * commit:.0f} us (4 KiB write {1e6 * small:.0f} us)",
-            flush=True,
+        bare = {"write": wrote, "read": read, "commit": bench.small_write_s(2)}
+        options = f"conf={known['RADOS_CONF']}"
+        compare(volume(f"//{known['RADOS_POOL']}", "rados", options, given), bare, ratios)
+    return bars_of("rados", "rados bench", "a 4 KiB write", ratios)
+
+
+# --- S3 ---
+
+
+def bare_s3(known: dict[str, str], given: argparse.Namespace) -> dict[str, float]:
+    """libcurl alone, 16 requests of 8 MiB in flight, then small objects one after the other."""
+    count = max(1, given.mib // 8)
+    seen = json.loads(
+        output(
+            *(str(ROOT / "build/bench/s3_bare"), known["S3_ENDPOINT"], known["S3_BUCKET"]),
+            *(f"bare-{uuid.uuid4().hex[:8]}", str(count), str(8 * MIB), "100"),
         )
-        ratios["write"].append(ours_write / wrote)
-        ratios["read"].append(ours_read / read)
-        ratios["commit"].append(commit / small)
-    middle = {name: statistics.median(values) for name, values in ratios.items()}
-    return [
-        Bar("rados: packs written, of rados bench", middle["write"], 0.9, at_least=True),
-        Bar("rados: packs read, of rados bench", middle["read"], 0.9, at_least=True),
-        Bar("rados: commit, of a 4 KiB write", middle["commit"], 1.5),
-    ]
+    )
+    mib = count * 8
+    return {
+        "write": mib / seen["write_s"],
+        "read": mib / seen["read_s"],
+        "commit": statistics.mean(seen["put_s"]),
+    }
+
+
+def measure_s3(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
+    os.environ["AWS_ACCESS_KEY_ID"] = known["S3_KEY"]
+    os.environ["AWS_SECRET_ACCESS_KEY"] = known["S3_SECRET"]
+    os.environ["AWS_REGION"] = known["S3_REGION"]
+    os.environ.update({f"LIGAMENT_TEST_{name}": value for name, value in known.items()})
+    ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
+    for _ in range(given.rounds):
+        bare = bare_s3(known, given)
+        options = f"endpoint={known['S3_ENDPOINT']}"
+        compare(volume(f"//{known['S3_BUCKET']}", "s3", options, given), bare, ratios)
+    return bars_of("s3", "a bare libcurl loop", "a 4 KiB PUT", ratios)
 
 
 def main() -> int:
@@ -121,7 +168,8 @@ def main() -> int:
     subprocess.run([ENGINES, "install"], check=True)
     subprocess.run([ENGINES, "start"], check=True)
     try:
-        bars = measure_rados(cluster(), given)
+        known = cluster()
+        bars = measure_rados(known, given) + measure_s3(known, given)
     finally:
         subprocess.run([ENGINES, "stop"], check=True)
     return report(bars, given.json)

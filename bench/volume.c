@@ -7,6 +7,7 @@
  * //pool/prefix); `commits` are made one after the other, 1000 bytes each. Memory of the destination starts `shift` bytes after a page (64, as
  * torch's does). */
 #include "backend/registry.h"
+#include "remote/service_credentials.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -211,7 +212,7 @@ int main(int count, char **words)
     const lig_backend_ops *backend;
     char config[4200];
 
-    if (parse(&self, count, words) != 0) {
+    if (parse(&self, count, words) != 0 || set_service_credentials() != LIG_OK) {
         fprintf(stderr, "volume FOLDER COUNT BYTES [shift=N] [repeat=N] [options=QUERY] "
                         "[scheme=NAME] [commits=N]\n");
         return 2;
