@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -74,14 +75,20 @@ def read_message(stream: socket.socket, to_head: bool = False) -> Message | None
 class Proxy:
     """`choose(request)` names a fault, returns the bytes of an answer, or None: none."""
 
-    def __init__(self, endpoint: str, choose: Callable[[Message], str | bytes | None]) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        choose: Callable[[Message], str | bytes | None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         place = urlsplit(endpoint)
         self._upstream = (place.hostname or "", place.port or 80)
-        self._choose = choose
+        self._choose, self._tls = choose, tls
         self._lock = threading.Lock()
         self.seen: list[str] = []  # faults that were made
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.endpoint = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        scheme = "https" if tls else "http"
+        self.endpoint = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self._threads = [threading.Thread(target=self._accept)]
         self._open: set[socket.socket] = set()
         self._threads[0].start()
@@ -112,6 +119,8 @@ class Proxy:
     def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            if self._tls:
+                client = self._tls.wrap_socket(client, server_side=True)
             while (request := read_message(client)) and self._one(client, request):
                 pass
         except OSError:
@@ -174,8 +183,12 @@ def randomly(share: float, seed: int) -> Callable[[Message], str | None]:
 
 
 @contextlib.contextmanager
-def proxy(endpoint: str, choose: Callable[[Message], str | bytes | None]) -> Iterator[Proxy]:
-    made = Proxy(endpoint, choose)
+def proxy(
+    endpoint: str,
+    choose: Callable[[Message], str | bytes | None],
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Proxy]:
+    made = Proxy(endpoint, choose, tls)
     try:
         yield made
     finally:

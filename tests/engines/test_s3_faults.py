@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +230,25 @@ def test_names_with_odd_letters(s3_uri: Callable[..., str], prefix: str) -> None
         store.save("m", model(1))
     with ligament.Store(uri, mode="r") as store:
         assert same(store.load("m"), model(1))
+
+
+def test_certificates(s3_uri: Callable[..., str], cluster: dict[str, str], tmp_path: Path) -> None:
+    """A certificate that nobody vouches for is refused; with its authority's it is verified."""
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=gateway"]
+        + ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with proxy(cluster["S3_ENDPOINT"], lambda _: None, context) as gate:
+        with pytest.raises(ligament.DeniedError, match=r"not trusted.*\?ca="):
+            ligament.Store(s3_uri(gate.endpoint))
+        with ligament.Store(f"{s3_uri(gate.endpoint)}&ca={certificate}") as store:
+            store.save("m", model(2))
+            assert same(store.load("m"), model(2))
+        localhost = gate.endpoint.replace("127.0.0.1", "localhost")
+        with pytest.raises(ligament.DeniedError, match="not trusted"):
+            ligament.Store(f"{s3_uri(localhost)}&ca={certificate}")
