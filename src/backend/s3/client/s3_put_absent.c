@@ -106,6 +106,8 @@ lig_status ligi_s3_put_absent(ligi_s3_client *client, const ligi_s3_absent *obje
         ligi_commit_reply reply = next == LIGI_COMMIT_PUT
                                       ? send_object(client, object, &times, &last)
                                       : look(client, object, until, &last);
+        if (object->removable && reply == LIGI_REPLY_ABSENT && commit.conflicted)
+            return LIG_E_BUSY;
         ligi_numbered_commit_reply(&commit, reply);
         if (reply == LIGI_REPLY_AGAIN || (reply == LIGI_REPLY_LOST && next == LIGI_COMMIT_GET) ||
             reply == LIGI_REPLY_ABSENT) {

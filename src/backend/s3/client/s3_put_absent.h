@@ -10,6 +10,8 @@ typedef struct ligi_s3_absent {
     size_t bytes;
     int64_t seen_ns, fresh_ns; /* the fence of log_append; fresh_ns 0: none */
     int64_t timeout_ns;
+    int removable; /* somebody else's is removed at any time, ours is not: one that was there and is
+                      not any more was somebody else's */
     int unconditional; /* the only writer (writer=single): look, then write */
 } ligi_s3_absent;
 

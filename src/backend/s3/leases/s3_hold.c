@@ -29,6 +29,7 @@ lig_status ligi_s3_hold_take(ligi_s3_hold *hold, ligi_s3 *s3, uint64_t id, int64
                                                          .data = body,
                                                          .bytes = sizeof body,
                                                          .timeout_ns = s3->timeout_ns,
+                                                         .removable = 1,
                                                          .unconditional = s3->single_writer});
     if (status == LIG_E_BUSY)
         return LIG_E_EXISTS;

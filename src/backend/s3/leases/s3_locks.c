@@ -108,6 +108,7 @@ static lig_status take(s3_lock *lock)
                                                          .data = lock->body,
                                                          .bytes = lock->bytes,
                                                          .timeout_ns = s3->timeout_ns,
+                                                         .removable = 1,
                                                          .unconditional = s3->single_writer});
     if (status == LIG_E_BUSY)
         return s3->host->fail(LIG_E_BUSY, "locked by another process at this moment");
