@@ -6,8 +6,8 @@
 #include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_queue.h"
 
-#define SHORT_NS 200000          /* an operation that takes longer on average is a worker's */
-#define COUNTED_NS 1000000       /* what one slow request counts at most in the average */
+#define SHORT_NS 500000          /* an operation that takes longer on average is a worker's */
+#define COUNTED_NS 2000000       /* what one slow request counts at most in the average */
 #define LATE_NS INT64_C(2000000) /* then the relief receives */
 enum { TAKEN_MAX = 8, QUIET_LOOKS = 50 };
 
