@@ -429,6 +429,18 @@ void ligi_net_let_in(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
+/* With a longer patience: as long as would have been enough, if that is little enough. */
+static void learn_gap(ligi_net *net, int64_t slept_ns)
+{
+    int64_t most = net->options.patience_ns, enough = net->patience_ns + slept_ns;
+
+    if (enough <= most)
+        net->patience_ns =
+            most - enough > net->options.spin_ns ? enough + net->options.spin_ns : most;
+    else
+        net->patience_ns -= net->patience_ns / 4;
+}
+
 /* Sleeping just before something arrives costs a wake-up, which takes longer than the spin: a
  * thread that is woken soon spins longer next time, up to three times as long, unless that did not
  * help either. */
@@ -436,7 +448,9 @@ static void learn(ligi_net *net, int64_t slept_ns)
 {
     int64_t spin = net->options.spin_ns;
 
-    if (net->discouraged > 0)
+    if (net->options.patience_ns > 0)
+        learn_gap(net, slept_ns);
+    else if (net->discouraged > 0)
         net->discouraged--;
     else if (slept_ns >= 5 * spin)
         net->patience_ns = net->patience_ns > spin / 2 ? net->patience_ns - spin / 2 : 0;
