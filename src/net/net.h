@@ -63,9 +63,7 @@ typedef struct ligi_net_options {
     const char *group; /* with a secret: limits peers to this group (a module's name, a served
                         * store's); NULL: "". See ligi_net_bind */
     int64_t spin_ns;   /* how long a waiting thread spins before it sleeps; 0: 20 us, < 0: never */
-    int64_t patience_ns; /* for servers: it learns to spin up to so much longer, if messages come
-                          * that often; 0: up to three times spin_ns */
-    int64_t hello_ns;    /* a connection without a hello by then is dropped; 0: 10 s */
+    int64_t hello_ns;  /* a connection without a hello by then is dropped; 0: 10 s */
     uint64_t payload_bytes_max; /* of one message; 0: 1 TiB. The head hook may set a lower limit */
     uint32_t queue_max;         /* queued messages per link; 0: 4096 */
     uint32_t stranger_max; /* accepted connections that have not said hello; 0: 256. Above it the

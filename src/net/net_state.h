@@ -133,8 +133,9 @@ struct ligi_net {
     size_t callers;         /* threads inside wait */
     uint64_t drives;        /* waits ever begun and ended */
     ligi_driver driver;
-    int64_t patience_ns; /* spun on top of spin_ns */
-    int discouraged;     /* sleeps until patience is tried again */
+    int64_t patience_ns;      /* spun on top of spin_ns */
+    int64_t patience_most_ns; /* ligi_net_be_patient */
+    int discouraged;          /* sleeps until patience is tried again */
     _Atomic int asleep, rung;
     int closing;
 

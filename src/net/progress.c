@@ -429,10 +429,17 @@ void ligi_net_let_in(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
-/* With a longer patience: as long as would have been enough, if that is little enough. */
+void ligi_net_be_patient(ligi_net *net, int64_t most_ns)
+{
+    if (net->patience_most_ns != most_ns)
+        net->patience_ns = 0;
+    net->patience_most_ns = most_ns;
+}
+
+/* Then: as long as would have been enough, if that is little enough. */
 static void learn_gap(ligi_net *net, int64_t slept_ns)
 {
-    int64_t most = net->options.patience_ns, enough = net->patience_ns + slept_ns;
+    int64_t most = net->patience_most_ns, enough = net->patience_ns + slept_ns;
 
     if (enough <= most)
         net->patience_ns =
@@ -448,7 +455,7 @@ static void learn(ligi_net *net, int64_t slept_ns)
 {
     int64_t spin = net->options.spin_ns;
 
-    if (net->options.patience_ns > 0)
+    if (net->patience_most_ns > 0)
         learn_gap(net, slept_ns);
     else if (net->discouraged > 0)
         net->discouraged--;

@@ -15,6 +15,9 @@ lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *conte
  * Other threads may have the lock meanwhile. */
 lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
+/* With the lock, for servers: from now on a waiting thread learns to spin up to so much longer, if
+ * messages come that often; 0: the usual. */
+void ligi_net_be_patient(ligi_net *net, int64_t most_ns);
 /* One round without waiting. */
 lig_status ligi_net_poll(ligi_net *net);
 /* One round, unless another thread has the lock: for helpers that must not block. */

@@ -30,7 +30,6 @@
 #define LEASE_LEAST_NS INT64_C(100000000)
 #define FLIGHT_BYTES (UINT64_C(1) << 30)
 #define END_NS INT64_C(10000000000) /* for what was interrupted */
-#define PATIENCE_NS INT64_C(300000) /* a wake-up takes as long as many requests */
 enum { CLIENTS = 1024, WORKERS = 16, WORKERS_MAX = 1024, SHARE = 16 };
 
 /* --- opening --- */
@@ -71,7 +70,6 @@ static lig_status take_options(lig_server *server, const lig_server_options *giv
 static lig_status open_net(lig_server *server)
 {
     ligi_net_options options = {.group = LIGI_SERVED_GROUP,
-                                .patience_ns = PATIENCE_NS,
                                 .link_max = server->options.max_clients + 512,
                                 .payload_bytes_max = LIGI_SERVED_BODY_BYTES_MAX * 2};
     char own[LIG_SECRET_TEXT_MAX]; /* nobody's: each client proves the key of its role */

@@ -96,6 +96,7 @@ int ligi_served_pass_on(ligi_served_call *call)
     if (call->store != call->server->driver.worker.store)
         return 0;
     call->later = 1;
+    call->server->driver.patient = 0;
     ligi_served_queue_put(&call->server->queue, call->job);
     return 1;
 }

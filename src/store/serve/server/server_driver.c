@@ -6,9 +6,10 @@
 #include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_queue.h"
 
-#define SHORT_NS 500000          /* an operation that takes longer on average is a worker's */
-#define COUNTED_NS 2000000       /* what one slow request counts at most in the average */
-#define LATE_NS INT64_C(2000000) /* then the relief receives */
+#define SHORT_NS 500000             /* an operation that takes longer on average is a worker's */
+#define COUNTED_NS 2000000          /* what one slow request counts at most in the average */
+#define LATE_NS INT64_C(2000000)    /* then the relief receives */
+#define PATIENCE_NS INT64_C(300000) /* between short requests: a wake-up takes as long as many */
 enum { TAKEN_MAX = 8, QUIET_LOOKS = 50 };
 
 /* --- which requests --- */
@@ -57,8 +58,10 @@ static int is_for_driver(ligi_served_driver *self, uint32_t op)
 int ligi_served_driver_take(lig_server *server, ligi_served_job *job)
 {
     ligi_served_driver *self = &server->driver;
-    if (!is_for_driver(self, job->head.op))
+    if (!is_for_driver(self, job->head.op)) {
+        self->patient = 0;
         return 0;
+    }
     ligi_served_queue_begin(&server->queue);
     job->next = NULL;
     *self->end = job;
@@ -103,6 +106,7 @@ static void call_relief(ligi_served_driver *self)
 
 static void pass_on(lig_server *server, ligi_served_job *job)
 {
+    server->driver.patient = 0;
     ligi_served_queue_put(&server->queue, job);
     ligi_served_queue_end(&server->queue);
 }
@@ -114,6 +118,7 @@ static void run(lig_server *server, ligi_served_job *job)
     int64_t begin_ns = ligi_now_ns();
     atomic_store(&self->since_ns, begin_ns);
     call_relief(self);
+    self->patient = 1; /* unless it is passed on: workers and large transfers need the cores */
     ligi_served_request_run(&self->worker, job);
     atomic_store(&self->since_ns, 0);
     note_time(self, op, ligi_now_ns() - begin_ns);
@@ -141,6 +146,7 @@ static lig_status drive(void *context, lig_ticket *ticket)
         if (status != LIG_OK || atomic_load(&server->closing))
             break;
         self->receiving = 1;
+        ligi_net_be_patient(server->net, self->patient ? PATIENCE_NS : 0);
         if (self->relieved)
             ligi_net_wake(server->net);
         status = ligi_net_await(server->net, has_work, server, LIG_FOREVER);

@@ -73,6 +73,7 @@ typedef struct ligi_served_driver {
     int receiving, relieved;       /* likewise: which of the two receives */
     atomic_uint mean_ns[LIGI_SERVED_OP_END];
     atomic_int_fast64_t since_ns; /* when it began the request that it runs; 0: none */
+    atomic_int patient;           /* the last request was short: the next may come soon */
     atomic_int watched;           /* the relief looks at since_ns */
     pthread_mutex_t lock;         /* guards the next */
     pthread_cond_t changed;
