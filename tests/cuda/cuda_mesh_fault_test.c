@@ -1,0 +1,184 @@
+/* Every driver call of a mesh with device tensors fails once: a call returns an error or works, no
+ * wait hangs, and the next exchange works. */
+#include "mesh/mesh_scene.h"
+
+#include "fake_cuda.h"
+
+#include <string.h>
+
+enum { COUNT = 5000, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
+#define BYTES (COUNT * sizeof(float))
+#define SECOND SCENE_SECOND
+
+static const int64_t count = COUNT;
+
+typedef struct stage {
+    scene *all;
+    lig_mesh *worker, *server;
+    lig_tensor push, pull, answer;
+} stage;
+
+static lig_tensor device_tensor(int value)
+{
+    void *data = fake_cuda_alloc(BYTES, 0);
+    memset(data, value, BYTES);
+    return (lig_tensor){.data = data,
+                        .bytes = BYTES,
+                        .shape = &count,
+                        .ndim = 1,
+                        .dtype = LIG_FLOAT32,
+                        .memory = LIG_MEMORY_CUDA};
+}
+
+static stage open_stage(const char *transport)
+{
+    stage made = {.all = scene_create(1, 1, transport),
+                  .push = device_tensor(1),
+                  .pull = device_tensor(2),
+                  .answer = device_tensor(3)};
+    scene_server(made.all, 0)->options.receive_memory = LIG_MEMORY_CUDA;
+    scene_run(made.all);
+    made.worker = scene_worker(made.all, 0)->mesh;
+    made.server = scene_server(made.all, 0)->mesh;
+    return made;
+}
+
+static void close_stage(stage *ended)
+{
+    assert_ok(lig_mesh_stop(ended->worker, 20 * SECOND));
+    assert_ok(lig_mesh_stop(ended->server, 20 * SECOND));
+    scene_destroy(ended->all);
+    fake_cuda_free(ended->push.data);
+    fake_cuda_free(ended->pull.data);
+    fake_cuda_free(ended->answer.data);
+}
+
+/* The server answers one request, if one arrives before the worker's fails. */
+static void serve_one(stage *on, uint64_t handler)
+{
+    lig_mesh_arrival arrival;
+    size_t found = 0;
+    while (!lig_mesh_done(on->worker, handler)) {
+        lig_status status =
+            lig_mesh_get_batch(on->server, LIG_MESH_ANY, SECOND / 100, &arrival, 1, &found);
+        if (status == LIG_E_TIMEOUT)
+            continue;
+        assert_ok(status);
+        status = lig_mesh_respond(on->server, arrival.handler, &on->answer, 1, 20 * SECOND);
+        if (status != LIG_OK) /* a server's own way out */
+            (void)lig_mesh_refuse(on->server, arrival.handler, status, lig_error_text());
+    }
+}
+
+/* 1 if it worked, with the right bytes. */
+static int exchange(stage *on)
+{
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&on->push, &key, 1, &on->pull, &key, 1};
+    memset(on->pull.data, 0, BYTES);
+    if (lig_mesh_push_pull(on->worker, &request, &handler) != LIG_OK)
+        return 0;
+    serve_one(on, handler);
+    lig_status status = lig_mesh_wait(on->worker, handler, 20 * SECOND);
+    assert_int_not_equal(status, LIG_E_TIMEOUT);
+    if (status != LIG_OK)
+        return 0;
+    assert_memory_equal(on->pull.data, on->answer.data, BYTES);
+    return 1;
+}
+
+static const char *const names[] = {
+    "cuMemAlloc",
+    "cuMemHostRegister",
+    "cuMemHostGetDevicePointer",
+    "cuMemcpyAsync",
+    "cuStreamWriteValue64",
+    "cuStreamSynchronize",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle",
+    "cuStreamCreate",
+    "cuDeviceGetUuid",
+    "cuCtxPushCurrent",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuPointerGetAttribute",
+    "cuStreamQuery",
+};
+
+static void test_each_call_fails(const char *transport)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        unsigned worked = 0, failed = 0;
+        for (unsigned n = 1; n <= 5; n++) {
+            stage on = open_stage(transport);
+            fake_cuda_fail(names[i], n, n % 2 ? OUT_OF_MEMORY : LAUNCH_FAILED);
+            for (int round = 0; round < 4; round++)
+                *(exchange(&on) ? &worked : &failed) += 1;
+            fake_cuda_fail(names[i], 0, 0);
+            if (!exchange(&on)) /* what nobody waited for is told once */
+                assert_true(exchange(&on));
+            close_stage(&on);
+        }
+        assert_true(worked > 0);
+        if (strcmp(names[i], "cuMemcpyAsync") == 0)
+            assert_true(failed > 0);
+    }
+    assert_string_equal(fake_cuda_breach(), "");
+    assert_int_equal(fake_cuda_live("allocated"), 0);
+}
+
+static void test_shm(void **unused)
+{
+    (void)unused;
+    test_each_call_fails("shm");
+}
+
+static void test_tcp(void **unused)
+{
+    (void)unused;
+    test_each_call_fails("tcp");
+}
+
+/* A device that fails while requests are in flight. */
+static void test_a_device_that_fails(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    for (int i = 0; i < 5; i++)
+        assert_true(exchange(&on));
+    uint64_t key = 1, handler;
+    void *stream = fake_cuda_stream();
+    lig_mesh_request request = {&on.push, &key, 1, &on.pull, &key, 1};
+    fake_cuda_lose(LAUNCH_FAILED);
+    assert_int_not_equal(lig_mesh_push_pull_on(on.worker, &request, stream, &handler), LIG_OK);
+    assert_says("error 719");
+    fake_cuda_lose(0);
+    assert_true(exchange(&on));
+    close_stage(&on);
+}
+
+/* Words and chunks return: many more requests than there are. */
+static void test_nothing_leaks(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    for (int i = 0; i < 10; i++)
+        assert_true(exchange(&on));
+    int allocated = fake_cuda_live("allocated"), pinned = fake_cuda_live("pinned");
+    for (int i = 0; i < 6000; i++)
+        assert_true(exchange(&on));
+    assert_int_equal(fake_cuda_live("allocated"), allocated);
+    assert_int_equal(fake_cuda_live("pinned"), pinned);
+    close_stage(&on);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shm),
+        cmocka_unit_test(test_tcp),
+        cmocka_unit_test(test_a_device_that_fails),
+        cmocka_unit_test(test_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
