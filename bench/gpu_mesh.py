@@ -115,6 +115,27 @@ def exchanges(transport: str, rounds: int) -> dict[str, float]:
     return found
 
 
+def replays(rounds: int) -> dict[str, float]:
+    """A graph of push_pull and wait, replayed."""
+    import torch
+    from ligament import mesh
+
+    push, pull = (mesh.empty(MIB, "uint8", device="cuda") for _ in range(2))
+    push.random_(0, 255)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        mesh.wait(mesh.push_pull([push], [1], [pull], [1]))
+
+    def replay() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    took = p50(rounds, replay)
+    assert torch.equal(push, pull), "graph: wrong bytes"
+    return {"graph 1 MiB us": took}
+
+
 def work(address: str, transport: str, rounds: int) -> None:
     """The worker: prints its figures as JSON."""
     import torch
@@ -126,6 +147,8 @@ def work(address: str, transport: str, rounds: int) -> None:
     for _ in range(200):  # the server opens the arena meanwhile
         mesh.wait(mesh.push_pull([small], [1], [small.clone()], [1]))
     found |= exchanges(transport, rounds)
+    if transport == "shm":
+        found |= replays(rounds)
     print(json.dumps({"pair": mesh.members()[0].transport, "figures": found}), flush=True)
     mesh.stop()
 

@@ -1,11 +1,13 @@
 #include "mesh/mesh_respond.h"
 
+#include "mesh/device/graph_slots.h"
 #include "mesh/device/job_copies.h"
 #include "mesh/mesh_server.h"
 
 #include "group/session/session_peer.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
+#include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
@@ -212,6 +214,22 @@ static int all_on_device(const lig_tensor *tensors, size_t count)
     return 1;
 }
 
+/* On a stream that is being captured into a graph, the response is sent by its replays. */
+static lig_status capture(lig_mesh *mesh, uint32_t worker, const lig_tensor *tensors, size_t count,
+                          ligi_on_stream on, int *captured)
+{
+    ligi_mesh_device *device;
+    int32_t number = -1;
+    LIG_TRY(ligi_mesh_device_of(tensors, count, &number));
+    if (!on.given || number < 0)
+        return LIG_OK;
+    LIG_TRY(ligi_cuda_capturing(number, on.stream, captured));
+    if (!*captured)
+        return LIG_OK;
+    LIG_TRY(ligi_mesh_device_open(mesh, number, &device));
+    return ligi_captured_respond(device, worker, tensors, count, on.stream);
+}
+
 /* Sends without waiting; *borrowed: the tensors are still read. */
 static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors, size_t count,
                          ligi_on_stream on, int *borrowed)
@@ -220,14 +238,29 @@ static lig_status answer(lig_mesh *mesh, uint64_t handler, const lig_tensor *ten
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_job *job;
     lig_status status = find_job(mesh, handler, &job);
+    int captured = 0;
     if (status == LIG_OK)
         status = check_answer(job, tensors, count);
     if (status == LIG_OK)
+        status = capture(mesh, job->worker, tensors, count, on, &captured);
+    if (status == LIG_OK && !captured)
         status = send_answer(mesh, job, tensors, on, began);
     if (status == LIG_OK && !(on.given && all_on_device(tensors, count)))
         *borrowed |= ligi_server_requests_sending(&mesh->inbox, handler);
     ligi_mesh_leave(mesh);
     return status;
+}
+
+lig_status ligi_server_replay(lig_mesh *mesh, struct ligi_captured_slot *slot)
+{
+    uint64_t handler = 0;
+    int borrowed = 0; /* the graph's chunk: its next replay waits */
+    LIG_TRY(ligi_mesh_enter(mesh));
+    lig_status found = ligi_server_requests_oldest(&mesh->inbox, slot->worker, &handler);
+    ligi_mesh_leave(mesh);
+    LIG_TRY(found);
+    return answer(mesh, handler, slot->asked.push, slot->asked.push_count,
+                  (ligi_on_stream){.graph = slot}, &borrowed);
 }
 
 static lig_status wait_sent(lig_mesh *mesh, const uint64_t *handlers, size_t count,
@@ -252,13 +285,14 @@ static lig_status respond(lig_mesh *mesh, uint64_t handler, const lig_tensor *te
 lig_status lig_mesh_respond(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors,
                             size_t count, int64_t timeout_ns)
 {
-    return respond(mesh, handler, tensors, count, (ligi_on_stream){0, NULL}, timeout_ns);
+    return respond(mesh, handler, tensors, count, (ligi_on_stream){0}, timeout_ns);
 }
 
 lig_status lig_mesh_respond_on(lig_mesh *mesh, uint64_t handler, const lig_tensor *tensors,
                                size_t count, void *stream, int64_t timeout_ns)
 {
-    return respond(mesh, handler, tensors, count, (ligi_on_stream){1, stream}, timeout_ns);
+    return respond(mesh, handler, tensors, count, (ligi_on_stream){.given = 1, .stream = stream},
+                   timeout_ns);
 }
 
 lig_status lig_mesh_settle(lig_mesh *mesh, int64_t timeout_ns)
@@ -301,13 +335,13 @@ lig_status lig_mesh_respond_vec(lig_mesh *mesh, const lig_tensor *buffer, const 
                                 const uint64_t *handlers, size_t count, int64_t timeout_ns)
 {
     lig_mesh_rows what = {buffer, rows, handlers, count};
-    return respond_vec(mesh, &what, (ligi_on_stream){0, NULL}, timeout_ns);
+    return respond_vec(mesh, &what, (ligi_on_stream){0}, timeout_ns);
 }
 
 lig_status lig_mesh_respond_vec_on(lig_mesh *mesh, const lig_mesh_rows *rows, void *stream,
                                    int64_t timeout_ns)
 {
-    return respond_vec(mesh, rows, (ligi_on_stream){1, stream}, timeout_ns);
+    return respond_vec(mesh, rows, (ligi_on_stream){.given = 1, .stream = stream}, timeout_ns);
 }
 
 lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status,

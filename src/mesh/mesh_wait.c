@@ -2,6 +2,7 @@
 #include "mesh/mesh_worker.h"
 
 #include "mesh/device/exchange.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 
 #include "net/progress.h"
@@ -103,7 +104,7 @@ static lig_status fill(lig_mesh *mesh, ligi_request *request)
     await what = {mesh, request, request->serial};
     if (request->state != LIGI_REQUEST_ENDED || request->exchange == NULL)
         return LIG_OK;
-    LIG_TRY(ligi_exchange_fill(request->exchange, (ligi_on_stream){0, NULL}));
+    LIG_TRY(ligi_exchange_fill(request->exchange, (ligi_on_stream){0}));
     LIG_TRY(ligi_net_await(mesh->session.net, is_filled, &what, LIG_FOREVER));
     return ligi_session_usable(&mesh->session);
 }
@@ -128,14 +129,20 @@ lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
 /* Requests without tensors in device memory have nothing that a stream could wait for. */
 lig_status lig_mesh_wait_on(lig_mesh *mesh, uint64_t handler, void *stream, int64_t timeout_ns)
 {
-    ligi_request *request;
+    ligi_request *request = NULL;
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = ligi_mesh_device_check(mesh);
+    if (status == LIG_OK && ligi_captured_is_handler(handler)) {
+        status = ligi_captured_wait(mesh->device, handler, stream);
+        ligi_mesh_leave(mesh);
+        return status;
+    }
     if (status == LIG_OK)
         status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     int waits = status == LIG_OK && request->exchange != NULL;
     if (waits)
-        status = ligi_exchange_fill(request->exchange, (ligi_on_stream){1, stream});
+        status =
+            ligi_exchange_fill(request->exchange, (ligi_on_stream){.given = 1, .stream = stream});
     if (waits && status == LIG_OK && request->state == LIGI_REQUEST_ENDED)
         status = outcome(mesh, request);
     ligi_mesh_leave(mesh);

@@ -1,6 +1,7 @@
 #include "mesh/mesh_worker.h"
 
 #include "mesh/device/exchange.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "net/link/link_receive.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
+#include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 
 #include <assert.h>
@@ -181,11 +183,12 @@ static void send_share(lig_mesh *mesh, const lig_mesh_request *asked, ligi_reque
     ligi_worker_send(mesh, request, server, &send);
 }
 
-static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked,
+static lig_status begin_request(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
                                 ligi_request **request)
 {
     LIG_TRY(check_parties(mesh));
-    LIG_TRY(ligi_mesh_device_check(mesh));
+    if (on.graph == NULL) /* a failure is for the caller */
+        LIG_TRY(ligi_mesh_device_check(mesh));
     uint32_t k = (uint32_t)(asked->pull_count / mesh->server_count);
     LIG_TRY(ligi_worker_requests_begin(&mesh->outbox, (uint32_t)asked->push_count, k, request));
     lig_status status = make_room(mesh, asked, *request);
@@ -228,7 +231,7 @@ void ligi_worker_unfilled(ligi_request *request, lig_status status, const char *
 static lig_status begin_any(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
                             int32_t device, size_t *entries, ligi_request **request)
 {
-    LIG_TRY(begin_request(mesh, asked, request));
+    LIG_TRY(begin_request(mesh, asked, on, request));
     place_tensors(asked, *request, entries);
     if (device < 0 && mesh->device && mesh->device->pushes.count > 0)
         device = mesh->device->number; /* requests do not overtake each other */
@@ -238,6 +241,20 @@ static lig_status begin_any(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     if (status != LIG_OK)
         ligi_worker_requests_undo(&mesh->outbox, *request);
     return status;
+}
+
+/* On a stream that is being captured into a graph, the request is made by its replays. */
+static lig_status capture(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
+                          int32_t number, int *captured, uint64_t *handler)
+{
+    ligi_mesh_device *device;
+    if (!on.given || number < 0)
+        return LIG_OK;
+    LIG_TRY(ligi_cuda_capturing(number, on.stream, captured));
+    if (!*captured)
+        return LIG_OK;
+    LIG_TRY(ligi_mesh_device_open(mesh, number, &device));
+    return ligi_captured_push_pull(device, asked, on.stream, handler);
 }
 
 static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,
@@ -251,7 +268,13 @@ static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     LIG_TRY(ligi_mesh_enter(mesh));
     ligi_request *request;
     size_t entries;
-    lig_status status = begin_any(mesh, asked, on, device, &entries, &request);
+    int captured = 0;
+    lig_status status = capture(mesh, asked, on, device, &captured, handler);
+    if (captured || status != LIG_OK) {
+        ligi_mesh_leave(mesh);
+        return status;
+    }
+    status = begin_any(mesh, asked, on, device, &entries, &request);
     if (status != LIG_OK) {
         ligi_mesh_leave(mesh);
         return status;
@@ -273,13 +296,20 @@ static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
 
 lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *asked, uint64_t *handler)
 {
-    return push_pull(mesh, asked, (ligi_on_stream){0, NULL}, handler);
+    return push_pull(mesh, asked, (ligi_on_stream){0}, handler);
+}
+
+lig_status ligi_worker_replay(lig_mesh *mesh, const lig_mesh_request *asked,
+                              struct ligi_captured_slot *slot)
+{
+    uint64_t handler;
+    return push_pull(mesh, asked, (ligi_on_stream){.graph = slot}, &handler);
 }
 
 lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *asked, void *stream,
                                  uint64_t *handler)
 {
-    return push_pull(mesh, asked, (ligi_on_stream){1, stream}, handler);
+    return push_pull(mesh, asked, (ligi_on_stream){.given = 1, .stream = stream}, handler);
 }
 
 /* --- completion --- */

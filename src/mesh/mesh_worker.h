@@ -17,6 +17,9 @@ void ligi_worker_give_up(lig_mesh *mesh, ligi_request *request, lig_status statu
 /* Of a request with tensors in device memory. Sends one server's message; on failure the request
  * has failed. */
 void ligi_worker_send(lig_mesh *mesh, ligi_request *request, uint32_t server, ligi_send *send);
+/* A request of a graph: it ends with ligi_captured_ended. */
+lig_status ligi_worker_replay(lig_mesh *mesh, const lig_mesh_request *asked,
+                              struct ligi_captured_slot *slot);
 /* Its tensors have been copied and its messages sent, or it has failed. */
 void ligi_worker_pushed(lig_mesh *mesh, ligi_request *request);
 /* The pull tensors could not be filled. */

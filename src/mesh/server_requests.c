@@ -323,6 +323,22 @@ lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handl
                     (unsigned long long)handler);
 }
 
+lig_status ligi_server_requests_oldest(const ligi_server_requests *inbox, uint32_t worker,
+                                       uint64_t *handler)
+{
+    uint64_t first = UINT64_MAX;
+    for (size_t i = 0; i < inbox->job_count; i++) {
+        const ligi_job *job = inbox->jobs[i];
+        if (job->worker == worker && job->state == LIGI_JOB_TAKEN && job->handler < first)
+            first = job->handler;
+    }
+    if (first == UINT64_MAX)
+        return lig_fail(LIG_E_NOTFOUND, "no request of worker %u has been taken and not answered",
+                        worker);
+    *handler = first;
+    return LIG_OK;
+}
+
 int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler)
 {
     size_t slot = handler & (SLOTS_MAX - 1);

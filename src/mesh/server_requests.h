@@ -98,6 +98,9 @@ lig_status ligi_server_requests_take(ligi_server_requests *inbox, uint32_t mode,
                                      size_t room, size_t *count);
 /* The job of a handler that can be answered (TAKEN or ORPHAN); NOTFOUND otherwise. */
 lig_status ligi_server_requests_find(ligi_server_requests *inbox, uint64_t handler, ligi_job **job);
+/* The handler of the worker's oldest request that can be answered; NOTFOUND if there is none. */
+lig_status ligi_server_requests_oldest(const ligi_server_requests *inbox, uint32_t worker,
+                                       uint64_t *handler);
 /* 1 while its response borrows tensors. */
 int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler);
 

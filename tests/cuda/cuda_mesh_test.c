@@ -12,6 +12,7 @@ enum { COUNT = 70001 };
 
 static const char *transport;
 static int receives_on_device;
+static int kept; /* what meshes with graphs have left */
 
 static scene *pair(void)
 {
@@ -91,7 +92,7 @@ static void test_echo(void **unused)
     int near = strcmp(transport, "shm") == 0 || strcmp(transport, "inproc") == 0;
     assert_int_equal(has_arena(worker), near && receives_on_device);
     end(all);
-    assert_int_equal(fake_cuda_live("allocated"), 0);
+    assert_int_equal(fake_cuda_live("allocated"), kept);
     assert_int_equal(fake_cuda_live("imported"), 0);
 }
 
@@ -167,7 +168,7 @@ static void test_empty_on(void **unused)
     end(all);
     lig_mesh_hold_drop(holds[0]);
     lig_mesh_hold_drop(holds[1]);
-    assert_int_equal(fake_cuda_live("allocated"), 0);
+    assert_int_equal(fake_cuda_live("allocated"), kept);
 }
 
 /* A registered buffer in device memory, whose second push waits until the first is answered; host
@@ -269,7 +270,75 @@ static void test_cancelled(void **unused)
         fake_cuda_free(pull.data);
     }
     end(all);
-    assert_int_equal(fake_cuda_live("allocated"), 0);
+    assert_int_equal(fake_cuda_live("allocated"), kept);
+}
+
+/* Captured calls are made by every replay, with the values of that moment. */
+static void test_graphs(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *ours = fake_cuda_stream(), *theirs = fake_cuda_stream();
+    lig_tensor push = device_tensor(&count, 0), pull = device_tensor(&count, -1);
+    lig_tensor answer = device_tensor(&count, 0);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    fake_cuda_capture(ours, 1);
+    assert_ok(lig_mesh_push_pull_on(worker, &request, ours, &handler));
+    assert_ok(lig_mesh_wait_on(worker, handler, ours, 0));
+    fake_cuda_capture(ours, 0);
+    assert_status(lig_mesh_wait_on(worker, handler, ours, 0), LIG_E_INVALID);
+    assert_status(lig_mesh_wait(worker, handler, 0), LIG_E_NOTFOUND);
+    for (int round = 1; round < 20; round++) {
+        memset(push.data, round, BYTES);
+        fake_cuda_replay(ours);
+        lig_mesh_arrival arrival = next(server);
+        assert_int_equal(((uint8_t *)arrival.tensors[0].data)[BYTES - 1], round);
+        if (round == 1) { /* the response is captured, and sent by its replays */
+            fake_cuda_capture(theirs, 1);
+            assert_ok(lig_mesh_respond_on(server, arrival.handler, &answer, 1, theirs, SECOND));
+            fake_cuda_capture(theirs, 0);
+        }
+        memset(answer.data, round + 100, BYTES);
+        fake_cuda_replay(theirs);
+        fake_cuda_finish(ours);
+        assert_int_equal(((uint8_t *)pull.data)[0], round + 100);
+        assert_int_equal(((uint8_t *)pull.data)[BYTES - 1], round + 100);
+        fake_cuda_finish(theirs);
+    }
+    end(all);
+}
+
+/* A replay whose server is gone ends, and the next call says why. */
+static void test_a_graph_without_its_server(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *ours = fake_cuda_stream();
+    lig_tensor push = device_tensor(&count, 0), pull = device_tensor(&count, -1);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    echo(worker, server, 1);
+    fake_cuda_capture(ours, 1);
+    assert_ok(lig_mesh_push_pull_on(worker, &request, ours, &handler));
+    assert_ok(lig_mesh_wait_on(worker, handler, ours, 0));
+    fake_cuda_capture(ours, 0);
+    fake_cuda_replay(ours);
+    (void)next(server);
+    lig_mesh_close(server); /* it does not answer */
+    scene_server(all, 0)->mesh = NULL;
+    fake_cuda_finish(ours);
+    assert_status(lig_mesh_push_pull(worker, &request, &handler), LIG_E_PEER);
+    fake_cuda_replay(ours); /* it is still gone */
+    fake_cuda_finish(ours);
+    scene_destroy(all);
+    assert_string_equal(fake_cuda_breach(), "");
 }
 
 int main(void)
@@ -282,12 +351,16 @@ int main(void)
         cmocka_unit_test(test_registered),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_a_graph_without_its_server),
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {
         transport = transports[i];
-        for (receives_on_device = 0; receives_on_device < 2; receives_on_device++)
+        for (receives_on_device = 0; receives_on_device < 2; receives_on_device++) {
+            kept = fake_cuda_live("allocated");
             failed += cmocka_run_group_tests_name(transport, tests, NULL, NULL);
+        }
     }
     return failed;
 }

@@ -257,6 +257,53 @@ print("RIGHT")
     scene.server.end()
 
 
+def test_graphs(scene: Scene) -> None:
+    """Replays make the request with the values of that moment; without a server they end, and the
+    next call says why."""
+    worker = scene.worker("""
+pushes = [torch.zeros(1 << 18, device="cuda"), mesh.empty(1 << 18, "float32", device="cuda")]
+pushes[1].zero_()
+pulls = [torch.zeros(1 << 18, device="cuda"), mesh.empty(1 << 18, "float32", device="cuda")]
+graphs = []
+for push, pull in zip(pushes, pulls):
+    exchange([push])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        push.add_(1)
+        request = mesh.push_pull([push], [1], [pull], [1])
+        mesh.wait(request)
+        pull.add_(0.5)
+    graphs.append(graph)
+for i in range(1, 200):
+    for graph, pull in zip(graphs, pulls):
+        graph.replay()
+        torch.cuda.synchronize()
+        assert bool((pull == 2 * i + 0.5).all()), (i, pull[0])
+for _ in range(20):  # without a wait on the host between them
+    graphs[0].replay()
+    graphs[1].replay()
+torch.cuda.synchronize()
+assert all(bool((pull == 2 * 219 + 0.5).all()) for pull in pulls)
+print("REPLAYED", flush=True)
+sys.stdin.readline()
+graphs[0].replay()
+graphs[1].replay()
+torch.cuda.synchronize()  # it ends
+try:
+    mesh.push_pull([pushes[0]], [1])
+    raise SystemExit("no error")
+except ligament.PeerError:
+    pass
+mesh._mesh().close()
+print("ENDED")
+""")
+    assert worker.line() == "REPLAYED"
+    scene.server.signal(signal.SIGKILL)
+    worker.say("")
+    assert "ENDED" in worker.end()
+
+
 @pytest.mark.parametrize(
     ("script", "says", "workers", "servers"),
     [

@@ -24,6 +24,7 @@ _STATES = ("awaited", "alive", "lost", "stopped")
 _MODES = {"all": 0, "any": 1}
 _REMEMBERED = 1024  # LIG_MESH_REQUESTS_MAX
 _HAS_SCHEDULER, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4  # LIG_MESH_*
+_GRAPH = 1 << 62  # in the handlers of captured calls
 _SENT_MS = 1000.0
 _ANSWER_MS = 10000.0
 
@@ -151,6 +152,7 @@ class Mesh:
         self._kept: dict[int, tuple[Any, ...]] = {}
         self._lent: list[Any] = []
         self._streamed: deque[int] = deque()  # requests that streams wait for
+        self._graphs: dict[int, tuple[Any, ...]] = {}  # what captured requests use
         self._role = place.role
         self._pid = os.getpid()
         self._place = place
@@ -196,7 +198,9 @@ class Mesh:
     ) -> Request:
         """Pushes the tensors to every server and requests each server's part of the pull tensors
         (server-major). They are in use until `wait`. With `need_event`, tensors on a GPU are read
-        after what is queued on torch's current stream now; without, their values are ready."""
+        after what is queued on torch's current stream now; without, their values are ready. On a
+        stream that is being captured into a CUDA graph, every replay makes the request; its `wait`
+        must be captured as well."""
         if type(push_tensors) is not list:
             _PUSH.check(push_tensors)
         if type(pull_tensors) is not list:
@@ -213,6 +217,8 @@ class Mesh:
         number = self._core.push_pull(
             push, push_keys, pull, pull_keys, kept, (push, pull, pull_tensors, placed), stream
         )
+        if number & _GRAPH:
+            self._graphs[number] = kept.pop(number)
         if len(kept) > _REMEMBERED:  # what is so old has ended
             del kept[next(iter(kept))]
         return Request(number, self)
@@ -226,6 +232,9 @@ class Mesh:
         on = tensors.stream_of(stream)
         kept = self._kept.get(handler)
         self._core.wait(handler, timeout_ms, on.cuda_stream)
+        if handler & _GRAPH:
+            self._graphs[handler][3].filled(on)
+            return
         if kept is not None:
             tensors.filled(kept[2])
             if kept[3] is not None:
@@ -238,6 +247,8 @@ class Mesh:
         (of torch, or the number of a CUstream) it returns at once if they are on a GPU: the stream
         waits instead, and what is queued on it afterwards sees them filled. If the request fails,
         the stream continues, and the next push_pull or wait raises the error."""
+        if stream is None and handler & _GRAPH:
+            stream = tensors.current_stream()
         if stream is not None:
             self._wait_on(handler, timeout_ms, stream)
             return
@@ -307,7 +318,9 @@ class Mesh:
         """Answers a request: the i-th tensor fills the worker's i-th pull tensor. When it returns,
         the tensors may be overwritten (after a second without progress they are only kept alive
         until they are sent). Tensors on a GPU are read after what is queued on torch's current
-        stream, and may be overwritten by what is queued on it later; `need_event` has no effect."""
+        stream, and may be overwritten by what is queued on it later; `need_event` has no effect. On
+        a stream that is being captured into a CUDA graph, every replay answers the oldest request
+        of the same worker that was taken and not answered."""
         if type(tensors) is not list:
             _RESPONSE.check(tensors)
         values, stream = _answers(tensors)
@@ -453,6 +466,7 @@ class Mesh:
         """Leaves immediately."""
         self._finalizer()
         self._kept.clear()
+        self._graphs.clear()
         self._lent.clear()
 
     def __enter__(self) -> Mesh:

@@ -49,6 +49,7 @@ __all__ = [
     "code_of_any",
     "collect",
     "copier",
+    "current_stream",
     "device_number",
     "exchange",
     "filled",
@@ -175,6 +176,11 @@ def exchange(push: Sequence[Any], pull: Sequence[Any], ordered: bool) -> Any:
 def stream_of(stream: Any) -> Any:
     """A stream, given as an object of torch or as the number of a CUstream."""
     return torch_gpu.stream_of(stream)
+
+
+def current_stream() -> Any:
+    """torch's current CUDA stream."""
+    return sys.modules["torch"].cuda.current_stream()
 
 
 def device_number(device: Any) -> int:

@@ -104,10 +104,10 @@ class Exchange:
             if _is_cuda(value):
                 self.pull[i] = _item(self._target(value))
                 self.device = value.device
-        current = sys.modules["torch"].cuda.current_stream
-        self.stream = (
-            current(self.device).cuda_stream if ordered and self.device is not None else None
-        )
+        cuda = sys.modules["torch"].cuda
+        self.stream = None
+        if self.device is not None and (ordered or cuda.is_current_stream_capturing()):
+            self.stream = cuda.current_stream(self.device).cuda_stream
 
     def _target(self, value: Any) -> Any:
         torch = sys.modules["torch"]
@@ -128,7 +128,7 @@ class Exchange:
         with torch.no_grad(), torch.cuda.stream(stream):
             for value, flat in self.spare:
                 value.copy_(flat)
-        if stream is not None:
+        if stream is not None and not torch.cuda.is_current_stream_capturing():
             for one in self.pull:
                 if isinstance(one, tuple) and isinstance(one[0], torch.Tensor):
                     one[0].record_stream(stream)

@@ -120,8 +120,7 @@ static void *run(void *context)
         int some = finish(tasks, found.taken, LIG_OK) || found.added != added;
         added = found.added;
         if (found.polled) {
-            if (tasks->visit)
-                tasks->visit(tasks->context);
+            some |= tasks->visit && tasks->visit(tasks->context);
             ligi_net_help(tasks->net);
         }
         now = ligi_now_ns();

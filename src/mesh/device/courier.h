@@ -36,7 +36,7 @@ typedef struct ligi_courier {
     uint64_t added; /* tasks so far */
     int polled;     /* graphs: the endpoint is polled, and `visit` called */
     int stopping, ended;
-    void (*visit)(void *context); /* without locks; may be NULL */
+    int (*visit)(void *context); /* without locks; 1: something happened. May be NULL */
     void *context;
 } ligi_courier;
 

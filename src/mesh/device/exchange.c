@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "mesh/device/arena_offers.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 #include "mesh/mesh_worker.h"
 #include "tensor/cuda/cuda_work.h"
@@ -231,6 +232,7 @@ static lig_status copy_out(ligi_exchange *exchange, void *stream, void *to,
 {
     if (to == tensor->data)
         return LIG_OK;
+    exchange->has_copies = 1;
     return ligi_cuda_copy(exchange->device->number, stream, to, tensor->data, tensor->bytes);
 }
 
@@ -401,7 +403,7 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
         LIG_TRY(write_head(exchange, asked, s, &used, &at));
     exchange->pushed.done = on_pushed;
     exchange->pushed.order = &exchange->device->pushes;
-    if (has_device(asked))
+    if (has_device(asked) && exchange->has_copies)
         return ligi_mesh_device_mark(exchange->device, stream, &exchange->pushed);
     exchange->pushed.word = NULL; /* it only waits for its turn */
     ligi_courier_add(&exchange->device->tasks, &exchange->pushed);
@@ -424,6 +426,8 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
     exchange->pull_count = 0;
     exchange->is_filled = 0;
     exchange->ack = NULL;
+    exchange->graph = on.graph;
+    exchange->has_copies = on.given;
     forget_servers(exchange);
     lig_status status = fill_exchange(exchange, asked, stream);
     if (status != LIG_OK) {
@@ -454,6 +458,8 @@ static void on_filled(ligi_courier_task *task, lig_status status)
     if (exchange->ack)
         ligi_courier_poll(&device->tasks, -1);
     exchange->ack = NULL;
+    if (exchange->graph)
+        ligi_captured_ended(exchange->graph, status, lig_error_text());
     if (status != LIG_OK) {
         ligi_mesh_device_fail(device, status, lig_error_text());
         ligi_worker_unfilled(exchange->request, status, lig_error_text());
@@ -511,6 +517,24 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on)
     return status;
 }
 
+/* Nobody waits for the request but its graph, which continues when the tensors are filled. */
+static void end_graph(ligi_exchange *exchange)
+{
+    ligi_request *request = exchange->request;
+    request->waited = 1;
+    exchange->device->mesh->outbox.unwaited--;
+    lig_status status = request->status;
+    const char *sentence = request->sentence ? request->sentence : "a request failed";
+    if (!exchange->is_filled) {
+        status = ligi_exchange_fill(exchange, (ligi_on_stream){0});
+        if (status == LIG_OK)
+            return;
+        sentence = lig_error_text();
+        exchange->is_filled = 1;
+    }
+    ligi_captured_ended(exchange->graph, status, sentence);
+}
+
 void ligi_exchange_ended(ligi_request *request)
 {
     ligi_exchange *exchange = request->exchange;
@@ -522,5 +546,7 @@ void ligi_exchange_ended(ligi_request *request)
     }
     if (request->status != LIG_OK)
         exchange->is_filled = 1;
+    if (exchange->graph)
+        end_graph(exchange);
     part(exchange);
 }

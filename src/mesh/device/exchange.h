@@ -23,12 +23,14 @@ typedef struct ligi_exchange {
     ligi_courier_task pushed, filled; /* the copies of either direction */
     ligi_mesh_device *device;
     struct ligi_exchange *next;
-    ligi_request *request; /* NULL: it has ended, and its slot may have another */
+    ligi_request *request;            /* NULL: it has ended, and its slot may have another */
+    struct ligi_captured_slot *graph; /* that waits for it, or NULL */
     uint64_t serial;
     ligi_arena_chunk *shared, *staged;
     uint8_t *lent;       /* [server_count] 1: the server may use `shared` */
     uint32_t lent_count; /* of those */
     uint8_t pushing, filling;
+    uint8_t has_copies;   /* or a stream to follow: the messages wait for it */
     uint8_t is_filled;    /* all pull tensors have their values, or never will */
     uint8_t *heads;       /* messages that wait for the copies, one after another */
     uint32_t *head_bytes; /* [server_count] */

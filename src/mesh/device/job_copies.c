@@ -1,6 +1,7 @@
 #include "mesh/device/job_copies.h"
 
 #include "base/error.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh_server.h"
 #include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
@@ -78,6 +79,9 @@ static void on_copied(ligi_courier_task *task, lig_status status)
     if (task->order)
         task->order->count--;
     task->order = NULL;
+    if (copies->graph)
+        ligi_captured_ended(copies->graph, status, lig_error_text());
+    copies->graph = NULL;
     ligi_imports_drop(copies->imports);
     copies->imports = NULL;
     copies->count = 0;
@@ -372,7 +376,9 @@ static lig_status answer_all(ligi_party *party, ligi_job *job, const lig_tensor 
         ligi_imports_hold(party->arenas.imports);
         job->copies->imports = party->arenas.imports;
     }
-    return start(job->copies, on.given ? on.stream : device->out);
+    LIG_TRY(start(job->copies, on.given ? on.stream : device->out));
+    job->copies->graph = on.graph;
+    return LIG_OK;
 }
 
 lig_status ligi_job_answer(ligi_party *party, ligi_job *job, const lig_tensor *tensors,

@@ -19,9 +19,10 @@ typedef struct ligi_job_copies {
     ligi_courier_task task;
     ligi_party *party;
     ligi_job *job;
-    ligi_arena_chunk *landed; /* pinned: the payload of tensors for device memory */
-    ligi_arena_chunk *answer; /* pinned: the response's */
-    ligi_imports *imports;    /* that the response is copied to, until it is */
+    ligi_arena_chunk *landed;         /* pinned: the payload of tensors for device memory */
+    ligi_arena_chunk *answer;         /* pinned: the response's */
+    struct ligi_captured_slot *graph; /* that responds, or NULL */
+    ligi_imports *imports;            /* that the response is copied to, until it is */
     ligi_job_copy *list;
     size_t count, room;
     uint64_t bytes; /* counted for the worker's limit */

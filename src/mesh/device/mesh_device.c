@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "mesh/device/exchange.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 #include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
@@ -15,6 +16,7 @@
 static void device_free(ligi_mesh_device *device, int keep)
 {
     ligi_exchange_free_all(device, keep);
+    ligi_captured_free_all(device);
     ligi_block_pool_close(device->holds);
     ligi_arena_heap_close(device->memory, keep);
     ligi_arena_heap_close(device->pinned, keep);

@@ -13,6 +13,7 @@
 #include <ligament/mesh.h>
 
 struct ligi_exchange;
+struct ligi_captured_slot;
 
 #define LIGI_WORDS 4096u /* tasks and graphs under way */
 
@@ -32,13 +33,16 @@ typedef struct ligi_mesh_device {
     ligi_courier_order pushes; /* of a worker: messages leave in the order of push_pull */
     struct ligi_exchange *exchanges, *unused; /* of a worker: in use, and for reuse */
     ligi_failure failure; /* of something that no call waited for; the next call returns it */
-    int stuck;            /* work has not ended: its memory stays */
+    int stuck;            /* work has not ended, or graphs may be replayed: memory stays */
+    struct ligi_captured_slot *slots; /* atomic; the latest first */
+    uint64_t slot_count;
 } ligi_mesh_device;
 
 /* A stream of the caller; `given` 0: our own, for tensors that are ready. */
 typedef struct ligi_on_stream {
     int given;
     void *stream;
+    struct ligi_captured_slot *graph; /* the call is a graph's */
 } ligi_on_stream;
 
 /* The mesh's device, opened at the first call. LIG_E_INVALID if it has another one. */

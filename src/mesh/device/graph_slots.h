@@ -1,0 +1,50 @@
+/* Calls of a mesh that are captured into a CUDA graph. The graph copies tensors into a chunk of the
+ * mesh's arena and writes the word `go`; the courier sees it, clears it and makes the call; for a
+ * wait, the graph stops until the word `ack` is written, clears it and copies the answer. Constants
+ * only, so the graph can be replayed. Each captured call has a slot until the mesh is closed. */
+#ifndef LIGI_GRAPH_SLOTS_H
+#define LIGI_GRAPH_SLOTS_H
+
+#include "mesh/device/mesh_device.h"
+
+typedef struct ligi_captured_copy {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+} ligi_captured_copy;
+
+typedef struct ligi_captured_slot {
+    struct ligi_captured_slot *next;
+    ligi_mesh_device *device;
+    uint64_t handler;
+    uint64_t *go, *ack;
+    lig_tensor *tensors; /* pushed, then pulled ones; those of a device are in the chunk */
+    uint64_t *keys;
+    int64_t *shapes;
+    lig_mesh_request asked;
+    ligi_arena_chunk *chunk;   /* NULL: nothing was copied */
+    ligi_captured_copy *pulls; /* out of the chunk */
+    size_t pull_count;
+    int responds; /* it is a response, to this worker */
+    uint32_t worker;
+} ligi_captured_slot;
+
+/* 1 for the handler of a captured push_pull. */
+int ligi_captured_is_handler(uint64_t handler);
+
+/* With the lock, on a stream that is being captured. */
+lig_status ligi_captured_push_pull(ligi_mesh_device *device, const lig_mesh_request *asked,
+                                   void *stream, uint64_t *handler);
+lig_status ligi_captured_wait(ligi_mesh_device *device, uint64_t handler, void *stream);
+lig_status ligi_captured_respond(ligi_mesh_device *device, uint32_t worker,
+                                 const lig_tensor *tensors, size_t count, void *stream);
+
+/* A replayed request has ended: its graph continues. The next call returns a failure. */
+void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence);
+
+/* Makes the calls that graphs ask for; without locks. 1 if there were any. */
+int ligi_captured_visit(void *device);
+
+void ligi_captured_free_all(ligi_mesh_device *device);
+
+#endif
