@@ -31,9 +31,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "python"))
 sys.path.insert(0, str(HERE.parent / "tests/mesh"))
+sys.path.insert(0, str(HERE / "peers"))
+from bars import Bar, show  # noqa: E402
 
 MIB = 1 << 20
 WARM = 30
+UNDER_MPS = "mps shm"
 BARS = {"arena 1 MiB us": 30.0, "torch 64 MiB GB/s": 500.0, "graph 1 MiB us": 20.0}
 
 
@@ -203,6 +206,30 @@ def mps() -> Iterator[dict[str, str] | None]:
             )
 
 
+def bars(results: dict[str, dict[str, float]]) -> list[Bar]:
+    """What was promised for a GPU under MPS."""
+    found = results.get(UNDER_MPS, {})
+    return [
+        Bar(
+            f"push_pull on one GPU, {what}",
+            found[what],
+            bar,
+            what.endswith("GB/s"),
+            what.split()[-1],
+        )
+        for what, bar in BARS.items()
+        if what in found
+    ]
+
+
+def machine() -> dict[str, Any]:
+    """Where it ran."""
+    import torch
+
+    name = torch.cuda.get_device_name()
+    return {"gpu": name, "cores": os.cpu_count(), "torch": torch.__version__}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, under two minutes")
@@ -219,20 +246,24 @@ def main() -> None:
     if given.work:
         work(given.work, given.transport, rounds)
         return
-    results: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
     with mps() as environ:
         if environ is not None:
-            results["mps shm"] = run("shm", rounds, environ)
+            pairs[UNDER_MPS] = run("shm", rounds, environ)
     plain = dict(os.environ)
-    results["shm"] = run("shm", rounds // 4, plain)
-    results["tcp"] = run("tcp", rounds // 4, plain)
-    for name, result in results.items():
-        print(f"\n{name} ({result['pair']})")
-        for what, figure in result["figures"].items():
-            bar = BARS.get(what) if name == "mps shm" else None
-            print(f"  {what:22} {figure:10.1f}" + ("" if bar is None else f"   bar {bar:g}"))
+    pairs["shm"] = run("shm", rounds // 4, plain)
+    pairs["tcp"] = run("tcp", rounds // 4, plain)
+    for name, pair in pairs.items():
+        print(f"\n{name} ({pair['pair']})")
+        for what, figure in pair["figures"].items():
+            print(f"  {what:22} {figure:10.1f}")
+    results = {name: pair["figures"] for name, pair in pairs.items()}
+    judged = [show(bar) for bar in bars(results)]
     if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n")
+        found = [bar.record() for bar in judged]
+        content = {"date": time.strftime("%Y-%m-%d"), "machine": machine()}
+        content |= {"results": results, "bars": found}
+        given.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

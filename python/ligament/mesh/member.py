@@ -232,7 +232,7 @@ class Mesh:
         on = tensors.stream_of(stream)
         kept = self._kept.get(handler)
         self._core.wait(handler, timeout_ms, on.cuda_stream)
-        if handler & _GRAPH:
+        if handler in self._graphs:
             self._graphs[handler][3].filled(on)
             return
         if kept is not None:
@@ -247,7 +247,7 @@ class Mesh:
         (of torch, or the number of a CUstream) it returns at once if they are on a GPU: the stream
         waits instead, and what is queued on it afterwards sees them filled. If the request fails,
         the stream continues, and the next push_pull or wait raises the error."""
-        if stream is None and handler & _GRAPH:
+        if stream is None and handler in self._graphs:
             stream = tensors.current_stream()
         if stream is not None:
             self._wait_on(handler, timeout_ms, stream)

@@ -101,7 +101,7 @@ class Exchange:
                 self.device = flat.device
                 ordered = ordered or flat is not value
         for i, value in enumerate(pull):
-            if _is_cuda(value):
+            if _is_cuda(value) and value.numel() > 0:  # others are described as in host memory
                 self.pull[i] = _item(self._target(value))
                 self.device = value.device
         cuda = sys.modules["torch"].cuda
@@ -116,8 +116,7 @@ class Exchange:
         if value.layout is not torch.strided or value.dtype not in of_torch.codes():
             raise InvalidError(f"a tensor of layout {value.layout} and dtype {value.dtype}")
         flat = torch.empty(value.shape, dtype=value.dtype, device=value.device)
-        if value.numel() > 0:
-            self.spare.append((value, flat))
+        self.spare.append((value, flat))
         return flat
 
     def filled(self, stream: Any) -> None:
