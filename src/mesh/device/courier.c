@@ -102,8 +102,7 @@ static int await_work(ligi_courier *tasks, int64_t idle_ns, round *now)
         sched_yield();
     pthread_mutex_lock(&tasks->lock);
     rest(tasks, idle_ns);
-    /* To be woken takes longer than most copies: while there is traffic, the thread stays awake. */
-    while (idle_ns >= BUSY_NS && tasks->first == NULL && !tasks->polled && !tasks->stopping)
+    while (tasks->first == NULL && !tasks->polled && !tasks->stopping)
         pthread_cond_wait(&tasks->changed, &tasks->lock);
     int runs = tasks->first != NULL || !tasks->stopping;
     *now = (round){take_over(tasks, 0), tasks->polled && !tasks->stopping, tasks->added};
