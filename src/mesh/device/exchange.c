@@ -83,15 +83,13 @@ static void part(ligi_exchange *exchange)
     ligi_exchange_detach(exchange);
 }
 
-void ligi_exchange_free_all(ligi_mesh_device *device, int keep)
+void ligi_exchange_free_all(ligi_mesh_device *device)
 {
     while (device->exchanges) {
         ligi_exchange *exchange = device->exchanges;
         device->exchanges = exchange->next;
-        if (!keep && exchange->lent_count == 0) {
-            ligi_arena_chunk_drop(exchange->shared);
-            ligi_arena_chunk_drop(exchange->staged);
-        }
+        ligi_arena_chunk_drop(exchange->shared);
+        ligi_arena_chunk_drop(exchange->staged);
         exchange_free(exchange);
     }
     while (device->unused) {

@@ -65,6 +65,7 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on);
 /* The request lets go of its exchange. */
 void ligi_exchange_detach(ligi_exchange *exchange);
 
-void ligi_exchange_free_all(ligi_mesh_device *device, int keep);
+/* The heaps decide whether the memory stays. */
+void ligi_exchange_free_all(ligi_mesh_device *device);
 
 #endif

@@ -26,13 +26,15 @@ static void slot_free(ligi_captured_slot *slot)
     free(slot);
 }
 
-/* The graphs may still be replayed by mistake: their words and chunks stay (device->stuck). */
+/* The graphs may still be replayed by mistake: the memory of words and chunks stays
+ * (device->stuck). */
 void ligi_captured_free_all(ligi_mesh_device *device)
 {
     ligi_captured_slot *slot = device->slots;
     device->slots = NULL;
     while (slot) {
         ligi_captured_slot *next = slot->next;
+        ligi_arena_chunk_drop(slot->chunk);
         slot_free(slot);
         slot = next;
     }

@@ -15,7 +15,7 @@
 
 static void device_free(ligi_mesh_device *device, int keep)
 {
-    ligi_exchange_free_all(device, keep);
+    ligi_exchange_free_all(device);
     ligi_captured_free_all(device);
     ligi_block_pool_close(device->holds);
     ligi_arena_heap_close(device->memory, keep);
