@@ -25,6 +25,9 @@ from typing import Any
 import torch
 from ligament import params
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from bars import Bar, show  # noqa: E402
+
 BATCH, LENGTH, PER_BAG = 65536, 128, 8
 RATE = 0.5
 PEER = "nn.Embedding, sparse SGD"
@@ -154,8 +157,7 @@ def hit_rate(server: params.Server) -> float:
     return found["hits"] / (found["hits"] + found["misses"])
 
 
-def bars(found: dict[str, float]) -> list[dict[str, Any]]:
-    """What was wanted."""
+def bars(found: dict[str, float]) -> list[Bar]:
     wanted = [
         ("host zipf: ours / nn.Embedding", "host zipf: params.torch.Embedding",
          "host zipf: nn.Embedding, sparse SGD", 1.0),
@@ -165,7 +167,7 @@ def bars(found: dict[str, float]) -> list[dict[str, Any]]:
          "device: nn.EmbeddingBag, sparse SGD", 2.0),
     ]  # fmt: skip
     return [
-        {"bar": name, "value": found[ours] / found[peer], "most": most}
+        Bar(name, found[ours] / found[peer], most)
         for name, ours, peer, most in wanted
         if ours in found
     ]
@@ -186,16 +188,18 @@ def main() -> int:
         found |= device(arguments.rows, arguments.quick)
     for name, value in found.items():
         print(f"{name:<56} {value:9.3f}")
-    held = bars(found)
-    for one in held:
-        word = "missed" if one["value"] > one["most"] else "held"
-        print(f"{word:<7} {one['bar']:<40} {one['value']:9.3f} (at most {one['most']})")
+    judged = [show(bar) for bar in bars(found)]
     print(f"{time.perf_counter() - begin:.0f} s in all")
     if arguments.json:
         about = {"gpu": gpu, "cores": os.cpu_count(), "torch": torch.__version__}
-        content = {"date": time.strftime("%Y-%m-%d"), "machine": about, "ms": found, "bars": held}
+        content = {
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": about,
+            "results": {"ms a batch": found},
+            "bars": [bar.record() for bar in judged],
+        }
         arguments.json.write_text(json.dumps(content, indent=1) + "\n")
-    return int(any(one["value"] > one["most"] for one in held))
+    return 0 if all(bar.met for bar in judged) else 1
 
 
 if __name__ == "__main__":

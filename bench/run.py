@@ -131,12 +131,16 @@ def row(bar: Bar) -> str:
     return f"| {what}{against} | {shown} | {limit} |"
 
 
+def shown(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+
+
 def figures(results: dict[str, dict[str, float]]) -> list[str]:
     """What each contender measured, as a table with a column for each."""
     names = list(dict.fromkeys(what for each in results.values() for what in each))
     lines = ["", f"| | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
     for name in names:
-        cells = [f"{each[name]:.3g}" if name in each else "" for each in results.values()]
+        cells = [shown(each[name]) if name in each else "" for each in results.values()]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
