@@ -181,10 +181,10 @@ lig_status ligi_file_catalog_open(ligi_file_catalog **catalog, const ligi_file_c
              place->apart, (uint64_t)folder.device, (uint64_t)folder.inode, (uint64_t)index.device,
              (uint64_t)index.inode);
     LIG_TRY(ligi_shared_acquire(key, &catalog_kind, LIGI_SHARED_ANY, (void *)place, &object));
-    ligi_file_catalog *opened = object;
-    if (place->sync) /* somebody who wants safety shares it with one who does not */
-        opened->log.folder.sync = 1;
-    *catalog = opened;
+    *catalog = object;
+    int *sync = &(*catalog)->log.folder.sync; /* one user may want it, another not */
+    if (place->sync && !__atomic_load_n(sync, __ATOMIC_RELAXED))
+        __atomic_store_n(sync, 1, __ATOMIC_RELAXED);
     return LIG_OK;
 }
 
