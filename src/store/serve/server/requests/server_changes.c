@@ -68,6 +68,27 @@ lig_status ligi_served_update_run(ligi_served_call *call)
     return status;
 }
 
+/* A change of one model, given by its name. */
+static lig_status change_model(ligi_served_call *call, ligi_served_act change)
+{
+    const char *model;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_text_get(BODY(call), &model));
+    LIG_TRY(ligi_served_may_name(call, model));
+    return ligi_served_once(call, &once, change, (void *)model);
+}
+
+/* A change that concerns two names. */
+static lig_status change_names(ligi_served_call *call, ligi_served_act change)
+{
+    ligi_served_alias what;
+    struct ligi_once once;
+    LIG_TRY(ligi_served_alias_get(BODY(call), &what));
+    LIG_TRY(ligi_served_may_name(call, what.alias));
+    LIG_TRY(ligi_served_may_name(call, what.model));
+    return ligi_served_once(call, &once, change, &what);
+}
+
 static lig_status alias(ligi_served_call *call, void *context)
 {
     const ligi_served_alias *what = context;
@@ -76,12 +97,7 @@ static lig_status alias(ligi_served_call *call, void *context)
 
 lig_status ligi_served_alias_run(ligi_served_call *call)
 {
-    ligi_served_alias what;
-    struct ligi_once once;
-    LIG_TRY(ligi_served_alias_get(BODY(call), &what));
-    LIG_TRY(ligi_served_may_name(call, what.alias));
-    LIG_TRY(ligi_served_may_name(call, what.model));
-    return ligi_served_once(call, &once, alias, &what);
+    return change_names(call, alias);
 }
 
 static lig_status retire(ligi_served_call *call, void *context)
@@ -91,11 +107,7 @@ static lig_status retire(ligi_served_call *call, void *context)
 
 lig_status ligi_served_retire_run(ligi_served_call *call)
 {
-    const char *model;
-    struct ligi_once once;
-    LIG_TRY(ligi_served_text_get(BODY(call), &model));
-    LIG_TRY(ligi_served_may_name(call, model));
-    return ligi_served_once(call, &once, retire, (void *)model);
+    return change_model(call, retire);
 }
 
 static lig_status retire_now(ligi_served_call *call, void *context)
@@ -105,11 +117,7 @@ static lig_status retire_now(ligi_served_call *call, void *context)
 
 lig_status ligi_served_retire_now_run(ligi_served_call *call)
 {
-    const char *model;
-    struct ligi_once once;
-    LIG_TRY(ligi_served_text_get(BODY(call), &model));
-    LIG_TRY(ligi_served_may_name(call, model));
-    return ligi_served_once(call, &once, retire_now, (void *)model);
+    return change_model(call, retire_now);
 }
 
 static lig_status restore(ligi_served_call *call, void *context)
@@ -120,12 +128,7 @@ static lig_status restore(ligi_served_call *call, void *context)
 
 lig_status ligi_served_restore_run(ligi_served_call *call)
 {
-    ligi_served_alias what;
-    struct ligi_once once;
-    LIG_TRY(ligi_served_alias_get(BODY(call), &what));
-    LIG_TRY(ligi_served_may_name(call, what.alias));
-    LIG_TRY(ligi_served_may_name(call, what.model));
-    return ligi_served_once(call, &once, restore, &what);
+    return change_names(call, restore);
 }
 
 /* --- care --- */
