@@ -7,7 +7,7 @@ device in the same process.
 The server answers with what it was pushed. `arena` tensors are made by mesh.empty(device="cuda"):
 the push copies nothing, the response once. `torch` tensors are copied into the arena and out of
 it. `stream` waits by wait(stream=) and synchronises the stream. `staged` goes through pinned host
-memory over tcp. All of it runs under MPS, if nvidia-cuda-mps-control is there, and without.
+memory over tcp. Each case runs under MPS, if nvidia-cuda-mps-control is installed, and without it.
 Latencies are the p50 of a round trip; a bandwidth is the payload of both ways over that time, as
 for one way.
 """

@@ -1,5 +1,5 @@
 /* Credentials for storage services (s3:, rados:). The library reads no environment variables and no files of other
- * programs: whoever does (the command line and the Python package do) passes them on with these calls. */
+ * programs; callers that do, such as the command line and the Python package, pass the values on with these calls. */
 #ifndef LIGAMENT_CREDENTIALS_H
 #define LIGAMENT_CREDENTIALS_H
 

@@ -78,8 +78,8 @@ int ligi_rados_body_remove(ligi_rados *e, const ligi_rados_body *body)
 
 /* --- sealed objects --- */
 
-/* Locks the first stripe and removes it in one operation, which readers' pins refuse: whoever pins
- * later finds no pack. */
+/* Locks the first stripe and removes it in one operation, which fails while a reader has a pin. A
+ * reader that pins later finds no pack. */
 static int remove_unless_pinned(ligi_rados *e, const ligi_rados_body *body)
 {
     const ligi_class_lock lock = {.name = LIGI_RADOS_PIN_LOCK,

@@ -33,7 +33,7 @@ static void stripe_landed(void *context, size_t stripe, uint64_t bytes, int resu
         w->error = result;
 }
 
-/* The draft says which stripes there may be: whoever clears up after a dead writer knows them. */
+/* The draft lists the stripes that may exist, for cleaning up after a dead writer. */
 static int put_draft(rados_writer *w, uint32_t stripes_max)
 {
     ligi_rados *e = w->e;

@@ -314,7 +314,7 @@ static lig_status open_handle(ligi_remote *self, place_request *request, const c
     return status;
 }
 
-/* Packs that another process condemned are swept by whoever opens the store for writing. */
+/* A process that opens the store for writing removes packs that others have condemned. */
 static void begin_sweep(ligi_remote *self)
 {
     if (self->read_only || ligi_remote_refresh(self->volume) != LIG_OK)

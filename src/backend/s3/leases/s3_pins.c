@@ -151,7 +151,7 @@ static void mark_packs(const pin_visit *visit, const ligi_s3_lease *lease)
     }
 }
 
-/* A pin that has just ended does not exist any more; a malformed one is nobody's. */
+/* A pin that has just been released no longer exists; a malformed one protects nothing. */
 static lig_status take_body(void *context, ligi_s3_slot *slot)
 {
     pin_visit *visit = context;

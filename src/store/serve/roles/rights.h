@@ -5,7 +5,8 @@
 #include "store/serve/message/served_head.h"
 #include "store/serve/roles/role_file.h"
 
-/* 1 if the role may use the operation at all. An operation that has no right is nobody's. */
+/* 1 if the role may use the operation at all. An operation without an entry is denied to all
+ * roles. */
 int ligi_rights_has(const ligi_served_role *role, uint32_t op);
 /* 1 if the table has a line for the operation, which may grant it to nobody. For tests. */
 int ligi_rights_listed(uint32_t op);

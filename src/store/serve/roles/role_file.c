@@ -181,7 +181,7 @@ static lig_status check_unique(const char *path, const ligi_served_role_file *fi
     for (size_t i = 0; i + 1 < file->count; i++) {
         const ligi_served_role_line *other = &file->lines[i];
         if (strcmp(other->role.name, last->role.name) == 0)
-            return lig_fail(LIG_E_INVALID, "%s, line %zu: role '%s' is there twice", path, number,
+            return lig_fail(LIG_E_INVALID, "%s, line %zu: role '%s' is defined twice", path, number,
                             last->role.name);
         if (same_key(other, last))
             return lig_fail(LIG_E_INVALID,

@@ -72,7 +72,7 @@ static lig_status open_net(lig_server *server)
     ligi_net_options options = {.group = LIGI_SERVED_GROUP,
                                 .link_max = server->options.max_clients + 512,
                                 .payload_bytes_max = LIGI_SERVED_BODY_BYTES_MAX * 2};
-    char own[LIG_SECRET_TEXT_MAX]; /* nobody's: each client proves the key of its role */
+    char own[LIG_SECRET_TEXT_MAX]; /* no client has it: each proves the key of its role */
     LIG_TRY(ligi_served_roles_open(server));
     LIG_TRY(lig_secret_make(own));
     if (server->secret_file) {

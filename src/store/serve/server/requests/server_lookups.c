@@ -144,7 +144,7 @@ lig_status ligi_served_info_run(ligi_served_call *call)
 {
     char description[1024] = "";
     const char *scope = ligi_served_scope(call->session);
-    if (scope) /* the store's place and size are nobody's business */
+    if (scope) /* limited roles do not learn the store's location and size */
         snprintf(description, sizeof description, "models of '%s*'", scope);
     else
         LIG_TRY(lig_store_describe(call->store, description, sizeof description));
