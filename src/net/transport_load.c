@@ -1,6 +1,6 @@
 #include "net/transport_load.h"
 
-#include "base/sibling_library.h"
+#include "base/loaded_library.h"
 #include "net/link/key_binding.h"
 #include "net/net.h"
 #include "net/secure/tls_keys.h"
@@ -23,7 +23,7 @@ lig_status ligi_transport_load(const char *scheme, const ligi_transport_ops **op
     if (ligi_transports_loaded[i] == NULL)
         return lig_fail(LIG_E_NOTFOUND, "unknown transport '%s'", scheme);
     snprintf(name, sizeof name, "libligament_%s.so", scheme);
-    void *library = ligi_sibling_open(name);
+    void *library = ligi_library_beside(name);
     if (library == NULL)
         return lig_fail(
             LIG_E_UNSUPPORTED,

@@ -2,8 +2,8 @@
 
 #include "backend/credentials.h"
 #include "base/error.h"
+#include "base/loaded_library.h"
 #include "base/log.h"
-#include "base/sibling_library.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -51,7 +51,7 @@ lig_status ligi_engine_load(const char *scheme, const char *package, const ligi_
     char name[64];
 
     snprintf(name, sizeof name, "libligament_%s.so", scheme);
-    void *library = ligi_sibling_open(name);
+    void *library = ligi_library_beside(name);
     if (library == NULL)
         return lig_fail(LIG_E_UNSUPPORTED,
                         "%s: stores are not available here: %s (install %s: apt install %s; then "

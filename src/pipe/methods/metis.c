@@ -1,8 +1,9 @@
 #include "pipe/methods/metis.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <string.h>
+
+#include "base/loaded_library.h"
 
 /* From metis.h 5.1, as distributions build it: idx_t int32_t, real_t float. */
 #define METIS_OPTIONS 40
@@ -22,22 +23,20 @@ typedef struct metis {
     defaults_fn *defaults;
 } metis;
 
-/* POSIX guarantees that a function pointer survives conversion through void *, C does not: hence
- * the copy. */
 static lig_status load_metis(metis *m)
 {
-    void *library = dlopen("libmetis.so.5", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return lig_fail(
-            LIG_E_UNSUPPORTED,
-            "the method metis requires libmetis.so.5, which is not installed (Debian: libmetis5)");
-    void *part = dlsym(library, "METIS_PartGraphKway"),
-         *defaults = dlsym(library, "METIS_SetDefaultOptions");
-    if (!part || !defaults)
-        return lig_fail(LIG_E_UNSUPPORTED, "libmetis.so.5 lacks METIS_PartGraphKway");
-    memcpy(&m->part, &part, sizeof part);
-    memcpy(&m->defaults, &defaults, sizeof defaults);
-    return LIG_OK;
+    static const char *const library[] = {"libmetis.so.5", NULL};
+    static const ligi_library_call calls[] = {
+        {library, "METIS_PartGraphKway", offsetof(metis, part)},
+        {library, "METIS_SetDefaultOptions", offsetof(metis, defaults)}};
+    const char *missing = ligi_library_load(calls, sizeof calls / sizeof *calls, m);
+
+    if (missing == NULL)
+        return LIG_OK;
+    return lig_fail(
+        LIG_E_UNSUPPORTED,
+        "the method metis requires libmetis.so.5 (Debian: libmetis5), which cannot be loaded: %s",
+        missing);
 }
 
 /* The defaults are all -1: how far they extend shows the width of the library's integers. */

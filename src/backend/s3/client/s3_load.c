@@ -1,59 +1,29 @@
 #include "backend/s3/client/s3_load.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <string.h>
 
-typedef enum s3_library { FROM_curl, FROM_crypto, LIBRARY_COUNT } s3_library;
+#include "base/loaded_library.h"
 
-typedef struct s3_symbol {
-    s3_library library;
-    const char *name;
-    size_t offset;
-} s3_symbol;
+static const char *const curl[] = {"libcurl.so.4", "libcurl-gnutls.so.4", NULL};
+static const char *const crypto[] = {"libcrypto.so.3", "libcrypto.so.1.1", NULL};
 
-#define SYMBOL(library, name) {FROM_##library, #name, offsetof(ligi_s3_calls, name)},
-static const s3_symbol symbols[] = {LIGI_S3_CALLS(SYMBOL)};
+#define SYMBOL(library, name) {library, #name, offsetof(ligi_s3_calls, name)},
+static const ligi_library_call symbols[] = {LIGI_S3_CALLS(SYMBOL)};
 
 /* A loaded library belongs to the process, and so do its addresses. */
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
 static ligi_s3_calls table;
 static int is_loaded;
 
-/* Names in order of preference: the same library under the names of distributions. */
-static void *open_library(s3_library library)
-{
-    static const char *const names[LIBRARY_COUNT][4] = {
-        {"libcurl.so.4", "libcurl-gnutls.so.4", NULL},
-        {"libcrypto.so.3", "libcrypto.so.1.1", NULL}};
-
-    for (size_t i = 0; names[library][i] != NULL; i++) {
-        void *opened = dlopen(names[library][i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (opened != NULL)
-            return opened;
-    }
-    return NULL;
-}
-
 static lig_status load(const ligi_engine_host *host, ligi_s3_calls *calls)
 {
-    static const char *const packages[LIBRARY_COUNT] = {"libcurl 7.68 or newer (Debian: libcurl4)",
-                                                        "OpenSSL (Debian: libssl3)"};
-    void *libraries[LIBRARY_COUNT];
+    const char *missing = ligi_library_load(symbols, sizeof symbols / sizeof *symbols, calls);
 
-    for (s3_library i = 0; i < LIBRARY_COUNT; i++) {
-        libraries[i] = open_library(i);
-        if (libraries[i] == NULL)
-            return host->fail(LIG_E_UNSUPPORTED, "s3: needs %s, which cannot be loaded: %s",
-                              packages[i], dlerror());
-    }
-    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
-        void *address = dlsym(libraries[symbols[i].library], symbols[i].name);
-        if (address == NULL)
-            return host->fail(LIG_E_UNSUPPORTED, "s3: needs %s: the installed one lacks %s",
-                              packages[symbols[i].library], symbols[i].name);
-        memcpy((char *)calls + symbols[i].offset, &address, sizeof address);
-    }
+    if (missing != NULL)
+        return host->fail(LIG_E_UNSUPPORTED,
+                          "s3:// needs libcurl 7.68 or newer (Debian: libcurl4) and OpenSSL "
+                          "(Debian: libssl3), which cannot be loaded: %s",
+                          missing);
     if (calls->curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return host->fail(LIG_E_UNSUPPORTED, "s3: libcurl cannot be initialised");
     return LIG_OK;
