@@ -1,6 +1,7 @@
 #include "backend/item_map.h"
 
 #include "base/error.h"
+#include "base/map.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -274,32 +275,27 @@ static void fill(const map_item *from, lig_catalog_item *out)
     out->value_bytes = from->value_bytes;
 }
 
+static const map_item *last_item(const map_chunk *chunk)
+{
+    return chunk->items[chunk->count - 1];
+}
+
+static int is_before(const map_item *item, const void *key, size_t key_bytes)
+{
+    return compare(item->bytes, item->key_bytes, key, key_bytes) < 0;
+}
+
 /* The first item whose key is >= `key`; NULL at the end. */
 static const map_item *lower_bound(const ligi_item_map *map, const void *key, size_t key_bytes)
 {
-    size_t low = 0, high = map == NULL ? 0 : map->chunk_count, end = high;
+    size_t at, end = map == NULL ? 0 : map->chunk_count;
 
-    while (low < high) { /* the first chunk whose last key is >= key */
-        size_t middle = low + (high - low) / 2;
-        const map_chunk *chunk = map->chunks[middle];
-        const map_item *last = chunk->items[chunk->count - 1];
-        if (compare(last->bytes, last->key_bytes, key, key_bytes) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == end)
+    LIGI_LOWER_BOUND(at, end, is_before(last_item(map->chunks[at]), key, key_bytes));
+    if (at == end)
         return NULL;
-    const map_chunk *found = map->chunks[low];
-    for (low = 0, high = found->count; low < high;) {
-        size_t middle = low + (high - low) / 2;
-        if (compare(found->items[middle]->bytes, found->items[middle]->key_bytes, key, key_bytes) <
-            0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return found->items[low];
+    const map_chunk *found = map->chunks[at];
+    LIGI_LOWER_BOUND(at, found->count, is_before(found->items[at], key, key_bytes));
+    return found->items[at];
 }
 
 int ligi_item_map_seek(const ligi_item_map *map, const void *key, size_t key_bytes,
@@ -345,4 +341,22 @@ size_t ligi_item_map_count(const ligi_item_map *map)
 uint64_t ligi_item_map_bytes(const ligi_item_map *map)
 {
     return map == NULL ? 0 : map->bytes;
+}
+
+lig_status ligi_item_snapshot_get(void *snapshot, const void *key, size_t key_bytes,
+                                  lig_catalog_item *item)
+{
+    ligi_item_map *const *items = snapshot;
+
+    LIG_TRY(ligi_item_key_check(key, key_bytes));
+    return ligi_item_map_get(*items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
+}
+
+lig_status ligi_item_snapshot_seek(void *snapshot, const void *key, size_t key_bytes,
+                                   lig_catalog_item *item)
+{
+    ligi_item_map *const *items = snapshot;
+
+    LIG_TRY(ligi_item_key_check(key, key_bytes));
+    return ligi_item_map_seek(*items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
 }

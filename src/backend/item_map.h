@@ -35,4 +35,11 @@ int ligi_item_map_next(const ligi_item_map *map, ligi_item_walk *walk, lig_catal
 size_t ligi_item_map_count(const ligi_item_map *map);
 uint64_t ligi_item_map_bytes(const ligi_item_map *map); /* of all keys and values */
 
+/* A volume's catalog_get and catalog_seek. The snapshot is a struct whose first member is its
+ * ligi_item_map. */
+lig_status ligi_item_snapshot_get(void *snapshot, const void *key, size_t key_bytes,
+                                  lig_catalog_item *item);
+lig_status ligi_item_snapshot_seek(void *snapshot, const void *key, size_t key_bytes,
+                                   lig_catalog_item *item);
+
 #endif

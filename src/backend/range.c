@@ -6,6 +6,17 @@
 
 #include <inttypes.h>
 
+lig_status ligi_piece_check(const lig_piece *piece, uint64_t bytes)
+{
+    if (piece->offset < bytes || piece->bytes > LIGI_PACK_BYTES_MAX ||
+        piece->offset > LIGI_PACK_BYTES_MAX - piece->bytes)
+        return lig_fail(LIG_E_INVALID,
+                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
+                        " bytes",
+                        piece->bytes, piece->offset, bytes);
+    return LIG_OK;
+}
+
 lig_status ligi_range_copy(const void *base, uint64_t bytes, uint64_t id, const void *secret,
                            const lig_range *range)
 {

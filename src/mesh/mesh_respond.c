@@ -7,7 +7,6 @@
 #include "group/session/session_peer.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
-#include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
@@ -221,13 +220,9 @@ static lig_status capture(lig_mesh *mesh, uint32_t worker, const lig_tensor *ten
     ligi_mesh_device *device;
     int32_t number = -1;
     LIG_TRY(ligi_mesh_device_of(tensors, count, &number));
-    if (!on.given || number < 0)
-        return LIG_OK;
-    LIG_TRY(ligi_cuda_capturing(number, on.stream, captured));
-    if (!*captured)
-        return LIG_OK;
-    LIG_TRY(ligi_mesh_device_open(mesh, number, &device));
-    return ligi_captured_respond(device, worker, tensors, count, on.stream);
+    LIG_TRY(ligi_mesh_device_capturing(mesh, number, on, &device));
+    *captured = device != NULL;
+    return device ? ligi_captured_respond(device, worker, tensors, count, on.stream) : LIG_OK;
 }
 
 /* Sends without waiting; *borrowed: the tensors are still read. */

@@ -9,7 +9,6 @@
 #include "net/link/link_receive.h"
 #include "net/link/link_send.h"
 #include "net/progress.h"
-#include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 
 #include <assert.h>
@@ -248,13 +247,9 @@ static lig_status capture(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on
                           int32_t number, int *captured, uint64_t *handler)
 {
     ligi_mesh_device *device;
-    if (!on.given || number < 0)
-        return LIG_OK;
-    LIG_TRY(ligi_cuda_capturing(number, on.stream, captured));
-    if (!*captured)
-        return LIG_OK;
-    LIG_TRY(ligi_mesh_device_open(mesh, number, &device));
-    return ligi_captured_push_pull(device, asked, on.stream, handler);
+    LIG_TRY(ligi_mesh_device_capturing(mesh, number, on, &device));
+    *captured = device != NULL;
+    return device ? ligi_captured_push_pull(device, asked, on.stream, handler) : LIG_OK;
 }
 
 static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_on_stream on,

@@ -25,12 +25,7 @@ lig_status ligi_mesh_receive_size(ligi_queue *queue, ligi_job *job, const ligi_a
     for (uint32_t i = 0; i < job->push_count; i++) {
         lig_tensor *tensor = &job->pieces.tensors[i];
         ligi_registered_buffer *buffer = ligi_registered_find(&queue->places, job->pieces.keys[i]);
-        if (buffer && tensor->bytes > buffer->bytes)
-            return lig_fail(
-                LIG_E_LIMIT,
-                "the tensor of key %llu has %llu bytes, but the buffer registered for it only %llu",
-                (unsigned long long)buffer->key, (unsigned long long)tensor->bytes,
-                (unsigned long long)buffer->bytes);
+        LIG_TRY(ligi_registered_fits(buffer, tensor->bytes));
         if (buffer && !buffer->holder && !buffer->parked && buffer->claim != job->number)
             buffer->claim = job->number; /* a second tensor with the same key would have to wait */
         else if (buffer || !lent_piece(arrival, offset, tensor->bytes, &piece_at))

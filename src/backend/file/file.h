@@ -18,7 +18,6 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#define LIGI_PACK_BYTES_MAX (UINT64_C(1) << 46)
 #define LIGI_PACK_NAME_BYTES 32
 
 typedef struct ligi_file_options {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/item_map.h"
 #include "backend/mem/mem.h"
 #include "backend/mem/mem_catalog.h"
 #include "backend/mem/mem_events.h"
@@ -205,8 +206,8 @@ static const lig_volume_ops mem_volume = {
     .unpin = ligi_mem_unpin,
     .catalog_begin = ligi_mem_catalog_begin,
     .catalog_end = ligi_mem_catalog_end,
-    .catalog_get = ligi_mem_catalog_get,
-    .catalog_seek = ligi_mem_catalog_seek,
+    .catalog_get = ligi_item_snapshot_get,
+    .catalog_seek = ligi_item_snapshot_seek,
     .catalog_commit = ligi_mem_catalog_commit,
     .catalog_settle = mem_catalog_settle,
     .catalog_events = ligi_mem_events_visit,

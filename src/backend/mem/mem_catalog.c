@@ -9,9 +9,9 @@
 
 /* Never changed once published: a snapshot is a reference to one of these. */
 struct ligi_mem_catalog {
+    ligi_item_map *items; /* NULL: none; first, for ligi_item_snapshot_get */
     atomic_size_t refs;
     uint64_t version;
-    ligi_item_map *items; /* NULL: none */
 };
 
 void ligi_mem_catalog_release(ligi_mem_catalog *catalog)
@@ -56,24 +56,6 @@ lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version
 void ligi_mem_catalog_end(void *snapshot)
 {
     ligi_mem_catalog_release(snapshot);
-}
-
-lig_status ligi_mem_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                                lig_catalog_item *item)
-{
-    const ligi_mem_catalog *catalog = snapshot;
-
-    LIG_TRY(ligi_item_key_check(key, key_bytes));
-    return ligi_item_map_get(catalog->items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
-}
-
-lig_status ligi_mem_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                                 lig_catalog_item *item)
-{
-    const ligi_mem_catalog *catalog = snapshot;
-
-    LIG_TRY(ligi_item_key_check(key, key_bytes));
-    return ligi_item_map_seek(catalog->items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
 }
 
 /* The lock is held. */

@@ -9,10 +9,6 @@ void ligi_mem_catalog_release(ligi_mem_catalog *catalog);
 uint64_t ligi_mem_catalog_version(const ligi_mem_catalog *catalog);
 lig_status ligi_mem_catalog_begin(void *self, void **snapshot, uint64_t *version);
 void ligi_mem_catalog_end(void *snapshot);
-lig_status ligi_mem_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                                lig_catalog_item *item);
-lig_status ligi_mem_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                                 lig_catalog_item *item);
 lig_status ligi_mem_catalog_commit(void *self, const lig_catalog_edit *edit);
 
 #endif

@@ -8,6 +8,7 @@
 #include "backend/mem/mem_catalog.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/map.h"
 
 /* Never changed once published: a visit holds a block, not the volume's lock. */
 struct ligi_mem_events {
@@ -106,19 +107,14 @@ void ligi_mem_events_fini(ligi_mem_volume *volume)
 /* The oldest block after `since`, held; NULL when there is none. */
 static ligi_mem_events *find_after(ligi_mem_history *history, uint64_t since)
 {
-    size_t low = history->first, end = low + history->count, high = end;
+    ligi_mem_events **blocks = history->blocks + history->first;
+    size_t at;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (history->blocks[middle]->version <= since)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == end)
+    LIGI_LOWER_BOUND(at, history->count, blocks[at]->version <= since);
+    if (at == history->count)
         return NULL;
-    atomic_fetch_add(&history->blocks[low]->refs, 1);
-    return history->blocks[low];
+    atomic_fetch_add(&blocks[at]->refs, 1);
+    return blocks[at];
 }
 
 static lig_status next_block(ligi_mem_volume *volume, uint64_t since, ligi_mem_events **block)

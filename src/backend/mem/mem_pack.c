@@ -10,10 +10,10 @@
 #include "backend/mem/mem_pins.h"
 #include "backend/range.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "tensor/memory.h"
 
 #define PAGE_BYTES UINT64_C(4096)
-#define PACK_BYTES_MAX (UINT64_C(1) << 46)
 
 typedef struct writer { /* what pack_create and pack_claim return */
     ligi_mem_volume *volume;
@@ -51,7 +51,7 @@ static lig_status reserve(ligi_mem_pack *pack, uint64_t need)
 {
     if (need <= pack->capacity)
         return LIG_OK;
-    if (need > PACK_BYTES_MAX)
+    if (need > LIGI_PACK_BYTES_MAX)
         return lig_fail(LIG_E_LIMIT, "pack in memory too large: %" PRIu64 " bytes", need);
     uint64_t capacity = need > 2 * pack->capacity ? need : 2 * pack->capacity;
     capacity = (capacity + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1);
@@ -102,12 +102,9 @@ lig_status ligi_mem_pack_put(void *opaque, const lig_piece *piece)
     writer *self = opaque;
     ligi_mem_pack *pack = self->pack;
 
-    if (self->sealed || piece->offset < pack->bytes || piece->bytes > PACK_BYTES_MAX ||
-        piece->offset > PACK_BYTES_MAX - piece->bytes)
-        return lig_fail(LIG_E_INVALID,
-                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
-                        " bytes",
-                        piece->bytes, piece->offset, pack->bytes);
+    if (self->sealed)
+        return lig_fail(LIG_E_INVALID, "the pack is already sealed");
+    LIG_TRY(ligi_piece_check(piece, pack->bytes));
     LIG_TRY(reserve(pack, piece->offset + piece->bytes));
     uint8_t *to = pack->base + piece->offset;
     LIG_TRY(ligi_memory_to_host(to, piece->data, piece->bytes, piece->memory, piece->device));
@@ -158,16 +155,10 @@ void ligi_mem_pack_close(void *opaque)
 /* The first place whose id is >= id; the lock is held. */
 static size_t lower_bound(const ligi_mem_volume *volume, uint64_t id)
 {
-    size_t low = 0, high = volume->pack_count;
+    size_t at;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (volume->packs[middle]->id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    LIGI_LOWER_BOUND(at, volume->pack_count, volume->packs[at]->id < id);
+    return at;
 }
 
 /* The pack with a reference of its own. */

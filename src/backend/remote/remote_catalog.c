@@ -28,24 +28,6 @@ void ligi_remote_catalog_end(void *snapshot)
     ligi_remote_state_release(snapshot);
 }
 
-lig_status ligi_remote_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                                   lig_catalog_item *item)
-{
-    const ligi_remote_state *state = snapshot;
-
-    LIG_TRY(ligi_item_key_check(key, key_bytes));
-    return ligi_item_map_get(state->items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
-}
-
-lig_status ligi_remote_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                                    lig_catalog_item *item)
-{
-    const ligi_remote_state *state = snapshot;
-
-    LIG_TRY(ligi_item_key_check(key, key_bytes));
-    return ligi_item_map_seek(state->items, key, key_bytes, item) ? LIG_OK : LIG_E_NOTFOUND;
-}
-
 /* A commit is one request that has been answered, or never will be shown as anything else. */
 lig_status ligi_remote_catalog_settle(void *opaque)
 {

@@ -6,10 +6,6 @@
 
 lig_status ligi_remote_catalog_begin(void *self, void **snapshot, uint64_t *version);
 void ligi_remote_catalog_end(void *snapshot);
-lig_status ligi_remote_catalog_get(void *snapshot, const void *key, size_t key_bytes,
-                                   lig_catalog_item *item);
-lig_status ligi_remote_catalog_seek(void *snapshot, const void *key, size_t key_bytes,
-                                    lig_catalog_item *item);
 lig_status ligi_remote_catalog_settle(void *self);
 lig_status ligi_remote_catalog_events(void *self, uint64_t since, lig_catalog_visit visit,
                                       void *context);

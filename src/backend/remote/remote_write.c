@@ -1,15 +1,14 @@
 #include "backend/remote/remote_write.h"
 
+#include "backend/range.h"
 #include "backend/remote/engine_load.h"
 #include "backend/remote/remote_leases.h"
 #include "tensor/memory.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PACK_BYTES_MAX (UINT64_C(1) << 46)
 enum { ID_TRIES = 16 };
 
 typedef struct remote_writer { /* what pack_create and pack_claim return */
@@ -157,12 +156,9 @@ lig_status ligi_remote_pack_put(void *opaque, const lig_piece *piece)
 {
     remote_writer *self = opaque;
 
-    if (self->sealed || piece->offset < self->bytes || piece->bytes > PACK_BYTES_MAX ||
-        piece->offset > PACK_BYTES_MAX - piece->bytes)
-        return lig_fail(LIG_E_INVALID,
-                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
-                        " bytes",
-                        piece->bytes, piece->offset, self->bytes);
+    if (self->sealed)
+        return lig_fail(LIG_E_INVALID, "the pack is already sealed");
+    LIG_TRY(ligi_piece_check(piece, self->bytes));
     LIG_TRY(add_bytes(self, NULL, piece->offset - self->bytes));
     for (uint64_t at = 0; at < piece->bytes; at += LIG_BLOCK_BYTES) {
         uint64_t left = piece->bytes - at;

@@ -12,6 +12,17 @@ ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint
     return places->all[index];
 }
 
+lig_status ligi_registered_fits(const ligi_registered_buffer *buffer, uint64_t tensor_bytes)
+{
+    if (buffer && tensor_bytes > buffer->bytes)
+        return lig_fail(
+            LIG_E_LIMIT,
+            "the tensor of key %llu has %llu bytes, but the buffer registered for it only %llu",
+            (unsigned long long)buffer->key, (unsigned long long)tensor_bytes,
+            (unsigned long long)buffer->bytes);
+    return LIG_OK;
+}
+
 lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes,
                                uint16_t memory)
 {

@@ -153,12 +153,7 @@ static lig_status find_route(ligi_party *party, ligi_job *job, uint32_t i, route
                             "protocol error: worker %u named memory that it has not lent",
                             party->peer.index);
     }
-    if (buffer && tensor->bytes > buffer->bytes)
-        return lig_fail(
-            LIG_E_LIMIT,
-            "the tensor of key %llu has %llu bytes, but the buffer registered for it only %llu",
-            (unsigned long long)buffer->key, (unsigned long long)tensor->bytes,
-            (unsigned long long)buffer->bytes);
+    LIG_TRY(ligi_registered_fits(buffer, tensor->bytes));
     /* A second tensor with the same key in one request has to wait, too. */
     found->parked = buffer && (buffer->holder || buffer->parked || buffer->claim == job->number);
     if (buffer)

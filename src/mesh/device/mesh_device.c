@@ -73,6 +73,16 @@ lig_status ligi_mesh_device_open(lig_mesh *mesh, int32_t number, ligi_mesh_devic
     return LIG_OK;
 }
 
+lig_status ligi_mesh_device_capturing(lig_mesh *mesh, int32_t number, ligi_on_stream on,
+                                      ligi_mesh_device **device)
+{
+    int capturing = 0;
+    *device = NULL;
+    if (on.given && number >= 0)
+        LIG_TRY(ligi_cuda_capturing(number, on.stream, &capturing));
+    return capturing ? ligi_mesh_device_open(mesh, number, device) : LIG_OK;
+}
+
 void ligi_mesh_device_stop(lig_mesh *mesh)
 {
     if (mesh->device && !ligi_courier_stop(&mesh->device->tasks, PATIENCE_NS))

@@ -47,6 +47,9 @@ typedef struct ligi_on_stream {
 
 /* The mesh's device, opened at the first call. LIG_E_INVALID if it has another one. */
 lig_status ligi_mesh_device_open(lig_mesh *mesh, int32_t number, ligi_mesh_device **device);
+/* *device: the mesh's if the stream is being captured into a graph, otherwise NULL. */
+lig_status ligi_mesh_device_capturing(lig_mesh *mesh, int32_t number, ligi_on_stream on,
+                                      ligi_mesh_device **device);
 /* Ends its work, before the endpoint closes; without the lock. `fini` frees it afterwards. */
 void ligi_mesh_device_stop(lig_mesh *mesh);
 void ligi_mesh_device_fini(lig_mesh *mesh);

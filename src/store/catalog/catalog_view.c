@@ -57,13 +57,20 @@ void ligi_catalog_view_end(ligi_catalog_view *view)
     memset(view, 0, sizeof *view);
 }
 
-lig_status ligi_catalog_view_unchanged(lig_store *store, uint64_t version)
+lig_status ligi_catalog_view_version(lig_store *store, uint64_t *version)
 {
     ligi_catalog_view now;
     LIG_TRY(ligi_catalog_view_begin(store, &now));
-    int same = now.version == version;
+    *version = now.version;
     ligi_catalog_view_end(&now);
-    return same ? LIG_OK : LIG_E_BUSY;
+    return LIG_OK;
+}
+
+lig_status ligi_catalog_view_unchanged(lig_store *store, uint64_t version)
+{
+    uint64_t now;
+    LIG_TRY(ligi_catalog_view_version(store, &now));
+    return now == version ? LIG_OK : LIG_E_BUSY;
 }
 
 lig_status ligi_catalog_view_seek(const ligi_catalog_view *view, const ligi_catalog_key *key,

@@ -19,6 +19,8 @@ typedef struct ligi_catalog_view {
 
 lig_status ligi_catalog_view_begin(lig_store *store, ligi_catalog_view *view);
 void ligi_catalog_view_end(ligi_catalog_view *view);
+/* The version that a view would show now. */
+lig_status ligi_catalog_view_version(lig_store *store, uint64_t *version);
 /* LIG_E_BUSY, without an error text, if the catalog is no longer at `version`. */
 lig_status ligi_catalog_view_unchanged(lig_store *store, uint64_t version);
 

@@ -136,7 +136,7 @@ static int same_key(const ligi_catalog_key *a, const ligi_catalog_key *b)
     return a->size == b->size && memcmp(a->bytes, b->bytes, a->size) == 0;
 }
 
-static int by_key(const void *left, const void *right)
+int ligi_search_index_order(const void *left, const void *right)
 {
     const ligi_search_index_edit *a = left, *b = right;
     int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
@@ -248,11 +248,11 @@ lig_status ligi_search_index_apply(ligi_search_index_edits *edits,
         return LIG_OK;
     ligi_writer value = {0};
     size_t count = irregular_last(edits);
-    qsort(edits->edits, count, sizeof *edits->edits, by_key);
+    qsort(edits->edits, count, sizeof *edits->edits, ligi_search_index_order);
     lig_status status = apply_sorted(edits, count, sink, &value);
     ligi_search_index_edits late = {edits->edits + count, edits->count - count, 0};
     if (status == LIG_OK && late.count) {
-        qsort(late.edits, late.count, sizeof *late.edits, by_key);
+        qsort(late.edits, late.count, sizeof *late.edits, ligi_search_index_order);
         status = apply_sorted(&late, late.count, sink, &value);
     }
     ligi_writer_fini(&value);

@@ -39,6 +39,8 @@ typedef struct ligi_search_index_edits {
     size_t count, capacity;
 } ligi_search_index_edits;
 
+/* For qsort: by key, then in the order in which they were requested. */
+int ligi_search_index_order(const void *left, const void *right);
 /* Adds (present 1) or takes out (0) all that the index has of a model. */
 lig_status ligi_search_index_model(ligi_search_index_edits *edits, const ligi_about *about,
                                    const struct ligi_graphs *graphs, int present);

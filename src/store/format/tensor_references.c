@@ -1,6 +1,7 @@
 #include "store/format/tensor_references.h"
 
 #include "base/error.h"
+#include "base/map.h"
 
 #include <stdlib.h>
 
@@ -46,15 +47,9 @@ void ligi_ownership_sum(ligi_ownership *self)
 static size_t lower_bound(const ligi_ownership *self, uint64_t pack, uint64_t offset)
 {
     ligi_naming wanted = {.pack = pack, .offset = offset};
-    size_t low = 0, high = self->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (by_place(&self->namings[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at;
+    LIGI_LOWER_BOUND(at, self->count, by_place(&self->namings[at], &wanted) < 0);
+    return at;
 }
 
 ligi_naming *ligi_ownership_find(const ligi_ownership *self, uint64_t pack, uint64_t offset)

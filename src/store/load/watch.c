@@ -62,15 +62,6 @@ static int take_event(void *context, uint64_t version, int64_t date_ns, const vo
     return self->status != LIG_OK;
 }
 
-static lig_status current_version(lig_store *store, uint64_t *version)
-{
-    ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    *version = view.version;
-    ligi_catalog_view_end(&view);
-    return LIG_OK;
-}
-
 static lig_status visit(lig_watch *self, lig_catalog_visit visitor)
 {
     ligi_volume *volume = self->store->volume;
@@ -92,7 +83,7 @@ static lig_status fetch(lig_watch *self)
     self->at = self->count = self->bytes.bytes = 0;
     self->fetched = self->since;
     self->status = LIG_OK;
-    LIG_TRY(current_version(self->store, &now));
+    LIG_TRY(ligi_catalog_view_version(self->store, &now));
     lig_status status = visit(self, take_event);
     if (status == LIG_OK)
         status = self->status;
@@ -198,7 +189,7 @@ static lig_status open_watch(lig_watch *self, const char *name, uint64_t since)
         LIG_TRY(ligi_strdup(&self->name, name));
     self->since = since;
     if (since == LIG_WATCH_NOW)
-        LIG_TRY(current_version(self->store, &self->since));
+        LIG_TRY(ligi_catalog_view_version(self->store, &self->since));
     return visit(self, stop);
 }
 

@@ -39,16 +39,10 @@ static int is_damage(lig_status status)
     return status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED || status == LIG_E_NOTFOUND;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
 static int is_orphan(const compaction *self, uint64_t pack)
 {
     return self->orphan_count &&
-           bsearch(&pack, self->orphans, self->orphan_count, sizeof pack, by_number) != NULL;
+           bsearch(&pack, self->orphans, self->orphan_count, sizeof pack, ligi_order_u64) != NULL;
 }
 
 /* --- looking --- */
@@ -91,7 +85,7 @@ static lig_status find_parents(const ligi_catalog_view *view, uint64_t **packs, 
     LIG_TRY(status);
     LIG_TRY(find_kept(view, packs, count, &capacity));
     if (*count)
-        qsort(*packs, *count, sizeof **packs, by_number);
+        qsort(*packs, *count, sizeof **packs, ligi_order_u64);
     return LIG_OK;
 }
 
@@ -105,7 +99,7 @@ static lig_status find_orphans(compaction *self, const ligi_catalog_view *view)
     while (status == LIG_OK &&
            ligi_catalog_view_next(view, LIGI_TABLE_PACK, &walk, &item, &status)) {
         uint64_t pack = item.key_bytes == 9 ? ligi_get_be64((const char *)item.key + 1) : 0;
-        if (parent_count && bsearch(&pack, parents, parent_count, sizeof pack, by_number))
+        if (parent_count && bsearch(&pack, parents, parent_count, sizeof pack, ligi_order_u64))
             continue;
         status = ligi_grow(&self->orphans, &self->orphan_capacity, self->orphan_count + 1,
                            sizeof *self->orphans, "a compaction");

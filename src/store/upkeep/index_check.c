@@ -23,15 +23,6 @@ static int is_damage(lig_status status)
     return status == LIG_E_CORRUPT || status == LIG_E_UNSUPPORTED || status == LIG_E_NOTFOUND;
 }
 
-static int by_key(const void *left, const void *right)
-{
-    const ligi_search_index_edit *a = left, *b = right;
-    int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
-    if (order)
-        return order;
-    return a->order < b->order ? -1 : a->order > b->order;
-}
-
 static int is_irregular(const void *key)
 {
     ligi_hash128 hash = ligi_irregular_key();
@@ -98,7 +89,7 @@ static lig_status compare_edits(checking *self)
 {
     ligi_search_index_edit *edits = self->edits.edits;
     if (self->edits.count)
-        qsort(edits, self->edits.count, sizeof *edits, by_key);
+        qsort(edits, self->edits.count, sizeof *edits, ligi_search_index_order);
     for (size_t first = 0, end; first < self->edits.count; first = end) {
         for (end = first + 1;
              end < self->edits.count &&

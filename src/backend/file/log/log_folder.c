@@ -6,6 +6,7 @@
 #include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -210,12 +211,6 @@ void ligi_clog_folder_forget(ligi_clog_folder *folder, ligi_name_kind kind, uint
 
 /* --- names --- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 static lig_status open_list(const ligi_clog_folder *folder, DIR **list)
 {
     int fd = openat(folder->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -252,7 +247,7 @@ lig_status ligi_clog_folder_list(const ligi_clog_folder *folder, ligi_name_kind 
         status = ligi_fail_errno(errno, "cannot list %s/" LIGI_NAME_LOG, folder->place);
     closedir(list);
     if (*count > 1)
-        qsort(*numbers, *count, sizeof **numbers, compare_numbers);
+        qsort(*numbers, *count, sizeof **numbers, ligi_order_u64);
     if (status != LIG_OK) {
         free(*numbers);
         *numbers = NULL;

@@ -5,6 +5,7 @@
 #include "backend/file/names.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/map.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -128,12 +129,6 @@ void ligi_file_pack_forget_list(ligi_file *self)
     pthread_mutex_unlock(&self->lock);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 static lig_status open_listing(const ligi_file *self, DIR **folder)
 {
     int fd = openat(self->packs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -180,7 +175,7 @@ static lig_status list_packs(ligi_file *self)
     closedir(folder);
     LIG_TRY(status);
     if (self->pack_count > 0)
-        qsort(self->pack_ids, self->pack_count, sizeof *self->pack_ids, compare_ids);
+        qsort(self->pack_ids, self->pack_count, sizeof *self->pack_ids, ligi_order_u64);
     self->listed_ns = now_ns;
     self->listed_change_ns = changed_ns;
     return LIG_OK;
@@ -202,16 +197,10 @@ lig_status ligi_file_pack_next(void *opaque, uint64_t after, uint64_t *id)
     pthread_mutex_lock(&self->lock);
     lig_status status = list_holds(self) ? LIG_OK : list_packs(self);
     if (status == LIG_OK) {
-        size_t low = 0, high = self->pack_count;
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (self->pack_ids[middle] <= after)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low < self->pack_count)
-            *id = self->pack_ids[low];
+        size_t at;
+        LIGI_LOWER_BOUND(at, self->pack_count, self->pack_ids[at] <= after);
+        if (at < self->pack_count)
+            *id = self->pack_ids[at];
         else
             status = LIG_E_NOTFOUND;
     }

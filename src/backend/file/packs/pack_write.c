@@ -5,6 +5,7 @@
 #include "backend/file/folder.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/pack_folder.h"
+#include "backend/range.h"
 #include "base/error.h"
 #include "tensor/staging.h"
 
@@ -327,12 +328,7 @@ lig_status ligi_file_pack_put(void *pack, const lig_piece *piece)
     writer *self = pack;
 
     LIG_TRY(check_usable(self));
-    if (piece->offset < self->bytes || piece->bytes > LIGI_PACK_BYTES_MAX ||
-        piece->offset > LIGI_PACK_BYTES_MAX - piece->bytes)
-        return lig_fail(LIG_E_INVALID,
-                        "invalid piece of %" PRIu64 " bytes at %" PRIu64 ": the pack has %" PRIu64
-                        " bytes",
-                        piece->bytes, piece->offset, self->bytes);
+    LIG_TRY(ligi_piece_check(piece, self->bytes));
     lig_status status = put_zeros(self, piece->offset);
     if (status == LIG_OK)
         status = put_blocks(self, piece);

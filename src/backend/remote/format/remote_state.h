@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 
 typedef struct ligi_remote_state {
+    ligi_item_map *items; /* NULL: none; first, for ligi_item_snapshot_get */
     atomic_size_t refs;
     uint64_t version, chain;
-    ligi_item_map *items;     /* NULL: none */
     ligi_item_map *condemned; /* pack (8 bytes, big-endian) -> when (8 bytes, big-endian) */
     uint64_t log_bytes;       /* of the records since the last checkpoint that this was made of */
 } ligi_remote_state;

@@ -571,22 +571,20 @@ lig_catalog_item ligi_footers_item(const ligi_footers *footers, size_t index)
                               footers->items.data + one->value, one->value_bytes};
 }
 
+static int is_before(const ligi_footers *footers, size_t index, const void *key, size_t key_bytes)
+{
+    lig_catalog_item item = ligi_footers_item(footers, index);
+    int order = memcmp(item.key, key, item.key_bytes < key_bytes ? item.key_bytes : key_bytes);
+    return order < 0 || (order == 0 && item.key_bytes < key_bytes);
+}
+
 int ligi_footers_seek(const ligi_footers *footers, const void *key, size_t key_bytes,
                       lig_catalog_item *item)
 {
-    size_t low = 0, high = footers->entry_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        lig_catalog_item at = ligi_footers_item(footers, middle);
-        size_t least = at.key_bytes < key_bytes ? at.key_bytes : key_bytes;
-        int order = memcmp(at.key, key, least);
-        if (order < 0 || (order == 0 && at.key_bytes < key_bytes))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == footers->entry_count)
+    size_t at;
+    LIGI_LOWER_BOUND(at, footers->entry_count, is_before(footers, at, key, key_bytes));
+    if (at == footers->entry_count)
         return 0;
-    *item = ligi_footers_item(footers, low);
+    *item = ligi_footers_item(footers, at);
     return 1;
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/map.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_roles.h"
@@ -223,15 +224,9 @@ lig_status ligi_served_hold(ligi_served_session *session, void *thing, void (*re
 /* Numbers ascend in the list. */
 static size_t find_held(const ligi_served_session *session, uint64_t number)
 {
-    size_t low = 0, high = session->held_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (session->held[middle]->number < number)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < session->held_count && session->held[low]->number == number ? low : SIZE_MAX;
+    size_t at;
+    LIGI_LOWER_BOUND(at, session->held_count, session->held[at]->number < number);
+    return at < session->held_count && session->held[at]->number == number ? at : SIZE_MAX;
 }
 
 ligi_served_held *ligi_served_held_get(ligi_served_session *session, uint64_t number,

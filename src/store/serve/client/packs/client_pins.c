@@ -1,6 +1,7 @@
 #include "store/serve/client/packs/client_pins.h"
 
 #include "base/error.h"
+#include "base/map.h"
 #include "store/serve/client/client_request.h"
 #include "store/serve/message/served_models.h"
 
@@ -23,15 +24,9 @@ static int is_before(ligi_lease a, ligi_lease b)
 /* Where it is, or belongs. */
 static size_t place_of(const ligi_client *client, ligi_lease lease)
 {
-    size_t low = 0, high = client->pin_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (is_before(client->pins[middle].known, lease))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    size_t at;
+    LIGI_LOWER_BOUND(at, client->pin_count, is_before(client->pins[at].known, lease));
+    return at;
 }
 
 static ligi_client_pin *find(const ligi_client *client, ligi_lease lease)

@@ -1,6 +1,7 @@
 #include "store/serve/server/requests/server_grants.h"
 
 #include "base/error.h"
+#include "base/map.h"
 #include "store/load/resolved_model.h"
 #include "store/serve/server/requests/server_lookups.h"
 #include "store/serve/server/server_roles.h"
@@ -74,18 +75,11 @@ static int by_begin(const void *a, const void *b)
  * of different models may overlap. */
 static const extent *find_extent(const extents *from, const ligi_served_range *range)
 {
-    size_t low = 0, high = from->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (from->all[middle].begin <= range->offset)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    while (low-- > 0)
-        if (from->all[low].end > range->offset &&
-            from->all[low].end - range->offset >= range->bytes)
-            return &from->all[low];
+    size_t at;
+    LIGI_LOWER_BOUND(at, from->count, from->all[at].begin <= range->offset);
+    while (at-- > 0)
+        if (from->all[at].end > range->offset && from->all[at].end - range->offset >= range->bytes)
+            return &from->all[at];
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "store/catalog/catalog_view.h"
 #include "store/serve/server/server_queue.h"
 #include "store/upkeep/retire.h"
@@ -95,12 +96,6 @@ static int newest_first(const void *a, const void *b)
     return left->id > right->id ? -1 : left->id < right->id;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return left < right ? -1 : left > right;
-}
-
 static lig_status find_aliased(const ligi_catalog_view *view, uint64_t **ids, size_t *count)
 {
     ligi_walk walk = {0};
@@ -116,7 +111,7 @@ static lig_status find_aliased(const ligi_catalog_view *view, uint64_t **ids, si
         (*ids)[(*count)++] = id;
     }
     if (*count)
-        qsort(*ids, *count, sizeof **ids, by_number);
+        qsort(*ids, *count, sizeof **ids, ligi_order_u64);
     return status;
 }
 
@@ -142,7 +137,7 @@ static lig_status list_models(const ligi_catalog_view *view, const char *prefix,
         int read = ligi_record_get(&item, view->store->secret, &record) == LIG_OK;
         uint64_t id = record.about.id;
         if (read && strncmp(record.about.name, prefix, strlen(prefix)) == 0 &&
-            !(aliased_count && bsearch(&id, aliased, aliased_count, sizeof id, by_number)))
+            !(aliased_count && bsearch(&id, aliased, aliased_count, sizeof id, ligi_order_u64)))
             status = add_model(&record, into);
         ligi_record_fini(&record);
     }

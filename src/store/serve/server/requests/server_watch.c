@@ -80,15 +80,6 @@ static int collect(void *context, uint64_t version, int64_t date_ns, const void 
     return self->status != LIG_OK;
 }
 
-static lig_status current_version(lig_store *store, uint64_t *version)
-{
-    ligi_catalog_view view;
-    LIG_TRY(ligi_catalog_view_begin(store, &view));
-    *version = view.version;
-    ligi_catalog_view_end(&view);
-    return LIG_OK;
-}
-
 static lig_status collect_all(lig_store *store, const ligi_served_watch *asked, collecting *self)
 {
     const ligi_volume *volume = store->volume;
@@ -152,7 +143,7 @@ lig_status ligi_served_watch_run(ligi_served_call *call)
         return lig_fail(LIG_E_UNSUPPORTED,
                         "%s cannot be watched: it has no catalog, and its packs keep no events",
                         call->store->uri);
-    LIG_TRY(current_version(call->store, &now));
+    LIG_TRY(ligi_catalog_view_version(call->store, &now));
     int waits = now <= asked.since && !is_due(call->job, asked.wait_ns) &&
                 !atomic_load(&call->job->cancelled);
     if (waits && asked.limit) /* an invalid `since` is reported at once */
@@ -216,7 +207,7 @@ static lig_status run(void *context, lig_ticket *ticket)
     for (int closed = 0; !closed;) {
         ligi_served_job *all = take_parked(&server->watches, &closed);
         if (!closed) /* an unreadable catalog is reported to the waiting clients */
-            (void)current_version(server->store, &version);
+            (void)ligi_catalog_view_version(server->store, &version);
         wake(server, all, version, closed);
         if (!closed && has_parked(&server->watches))
             (void)volume->ops->catalog_wait(volume->self, version, SLICE_NS);
