@@ -9,6 +9,27 @@
 
 #include <stdlib.h>
 
+/* Rules that one process breaks, to see that the checks notice it. */
+typedef enum model_mutation {
+    SOUND,
+    SWEEP_IGNORES_PINS,
+    SWEEP_WITHOUT_GRACE,
+    REMOVER_IGNORES_CLAIMS,
+    REMOVER_IGNORES_NAMES,
+    REVIVES_CONDEMNED,
+    SAVER_IGNORES_LOST_CLAIM,
+    READER_LOOKS_BEFORE_PIN,
+    CHECKPOINT_BEFORE_COMMIT,
+    NO_REFRESH_AFTER_BUSY,
+    NEXT_NUMBER_WITHOUT_REFRESH,
+    NO_FENCE,
+    KEEPS_LOG_TOO_SHORT,
+    LOST_REPLY_IS_FAILURE,
+    CONFLICT_IS_OTHERS,
+    CONFLICT_IS_NOT_SENT,
+    MUTATIONS
+} model_mutation;
+
 /* Time is in minutes. */
 enum { FRESH = 60, SIGNATURE = 15, KEEP = 24 * 60, GRACE = 15, TTL = 60, SKEW = 7 };
 enum { VERSIONS = 160, PACKS = 64, LATE = 32, PINS = 32, CHECKPOINT_STEP = 1 };
@@ -49,7 +70,18 @@ typedef struct service {
     size_t profile;        /* of the processes */
     uint64_t deleted;      /* packs */
     uint64_t acknowledged; /* the last version whose writer was told */
+    uint64_t checkpoint_chain;
+    int64_t condemned[PACKS]; /* when that commit arrived; 0: not condemned */
+    int64_t lateness[PACKS];  /* of that commit: it was dated so long before */
+    model_mutation broken;
+    const char *violation; /* the first rule that did not hold; the schedule ends */
 } service;
+
+static inline void model_must(service *self, int holds, const char *rule)
+{
+    if (!holds && self->violation == NULL)
+        self->violation = rule;
+}
 
 static inline uint64_t model_random(service *self, uint64_t below)
 {
@@ -105,22 +137,64 @@ static inline int model_named(const ligi_remote_state *state, uint64_t pack)
     return ligi_item_map_get(state->items, key, 8, &item);
 }
 
+static inline void model_accept_packs(service *self, const ligi_remote_record *record)
+{
+    for (size_t i = 0; i < record->condemned.count; i++) {
+        uint64_t pack = ligi_packed_list_at(&record->condemned, i);
+        self->condemned[pack] = self->now;
+        self->lateness[pack] = self->now - record->header.date_ns;
+        model_must(self, !model_named(self->states[self->head], pack),
+                   "a pack that the catalog uses is condemned");
+    }
+    for (size_t i = 0; i < record->named.count; i++) {
+        uint64_t pack = ligi_packed_list_at(&record->named, i);
+        model_must(self, self->exists[pack] && self->sealed[pack],
+                   "a commit names a pack that does not exist");
+        model_must(self, !ligi_remote_condemned(self->states[self->head], pack, NULL),
+                   "a commit names a condemned pack");
+    }
+}
+
 /* A commit is accepted: the order of these calls is the order of commits. */
 static inline void model_accept(service *self, uint64_t version, const model_record *record)
 {
     ligi_remote_record parsed;
 
-    if (version != self->head + 1)
-        fail_msg("version %d was committed twice", (int)version);
+    model_must(self, version == self->head + 1, "a version was committed twice");
+    if (self->violation != NULL)
+        return;
     assert_ok(ligi_remote_record_get(record->bytes, record->size, &parsed));
-    assert_ok(ligi_remote_state_apply(self->states[version - 1], &parsed, &self->states[version]));
+    model_must(
+        self,
+        ligi_remote_state_apply(self->states[version - 1], &parsed, &self->states[version]) == 0,
+        "a commit does not follow the one before it");
+    if (self->violation != NULL)
+        return;
     self->history[version] = model_copy(record);
     self->dates[version] = self->now;
     self->head = version;
-    if (record->pack == 0)
+    model_accept_packs(self, &parsed);
+}
+
+/* The new checkpoint holds this state. */
+static inline void model_checkpoint(service *self, uint64_t version, uint64_t chain)
+{
+    if (version <= self->checkpoint)
         return;
-    assert_true(self->exists[record->pack] && self->sealed[record->pack]);
-    assert_false(ligi_remote_condemned(self->states[version], record->pack, NULL));
+    self->checkpoint = version;
+    self->checkpoint_chain = chain;
+}
+
+/* What a process that reads the checkpoint finds. */
+static inline uint64_t model_load(service *self)
+{
+    uint64_t version = self->checkpoint;
+
+    model_must(self,
+               version == 0 || (version <= self->head &&
+                                self->states[version]->chain == self->checkpoint_chain),
+               "a checkpoint of something that was not committed");
+    return self->violation == NULL ? version : 0;
 }
 
 /* --- requests for the log --- */
@@ -136,8 +210,6 @@ static inline int model_apply_put(service *self, uint64_t version, const model_r
         self->by_head ? self->head + 1 != version : version <= self->head && version >= self->first;
     if (there)
         return LIGI_REPLY_EXISTS;
-    if (version > self->head + 1) /* only after an entry that its writer has read */
-        fail_msg("version %d before version %d", (int)version, (int)self->head);
     model_accept(self, version, record);
     return LIGI_REPLY_WRITTEN;
 }
@@ -151,8 +223,13 @@ static inline ligi_commit_reply model_put(service *self, uint64_t version,
         self->late[self->late_count++] = (late_put){version, model_copy(record), signed_at};
     if (fate == 0 || fate == 2)
         return LIGI_REPLY_LOST;
-    if (fate == 3)
-        return model_random(self, 4) ? LIGI_REPLY_AGAIN : LIGI_REPLY_REFUSED;
+    if (fate == 3 && model_random(self, 4) == 0)
+        return LIGI_REPLY_REFUSED;
+    if (fate == 3) { /* another is under way: it may be a copy of this one */
+        if (self->late_count < LATE && model_random(self, 2))
+            self->late[self->late_count++] = (late_put){version, model_copy(record), signed_at};
+        return LIGI_REPLY_AGAIN;
+    }
     ligi_commit_reply reply = (ligi_commit_reply)model_apply_put(self, version, record, signed_at);
     return fate == 4 ? LIGI_REPLY_LOST : reply;
 }
@@ -184,7 +261,8 @@ static inline void model_deliver(service *self)
 static inline void model_trim(service *self, uint64_t before)
 {
     if (self->first < before && self->first <= self->head &&
-        (self->by_head || self->now - self->dates[self->first] > KEEP))
+        (self->by_head || self->broken == KEEPS_LOG_TOO_SHORT ||
+         self->now - self->dates[self->first] > KEEP))
         self->first++;
 }
 
@@ -200,8 +278,10 @@ static inline int model_pinned(const service *self, uint64_t pack)
 
 static inline void model_delete(service *self, uint64_t pack)
 {
-    if (model_named(self->states[self->head], pack))
-        fail_msg("pack %d is deleted, but the catalog uses it", (int)pack);
+    model_must(self, !model_named(self->states[self->head], pack),
+               "a pack that the catalog uses is deleted");
+    int condemned = ligi_remote_condemned(self->states[self->head], pack, NULL);
+    model_must(self, condemned || !self->exists[pack], "a pack that is not condemned is deleted");
     self->deleted += self->exists[pack];
     self->exists[pack] = 0;
 }

@@ -34,7 +34,9 @@ static void reply_to_put(ligi_numbered_commit *self, ligi_commit_reply reply)
         self->sent = 1;
         self->next = LIGI_COMMIT_GET;
         break;
-    case LIGI_REPLY_AGAIN: break;
+    case LIGI_REPLY_AGAIN: /* the one under way may be a copy of this very request */
+        self->sent = 1;
+        break;
     case LIGI_REPLY_REFUSED:
         self->refused = 1;
         self->next = self->sent ? LIGI_COMMIT_GET : LIGI_COMMIT_FAILED;

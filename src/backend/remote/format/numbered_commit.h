@@ -21,7 +21,7 @@ typedef enum ligi_commit_next {
 typedef enum ligi_commit_reply {
     LIGI_REPLY_WRITTEN, /* PUT: 200 */
     LIGI_REPLY_EXISTS,  /* PUT: 412 */
-    LIGI_REPLY_AGAIN,   /* PUT: 409, not written: another one is under way */
+    LIGI_REPLY_AGAIN,   /* PUT: 409: another one of this number is under way */
     LIGI_REPLY_REFUSED, /* PUT: a definite refusal: not written, and repeating does not help */
     LIGI_REPLY_LOST,    /* PUT, GET: no answer, a broken one or 5xx: anything may have happened */
     LIGI_REPLY_MINE,    /* GET: the object has my id */
