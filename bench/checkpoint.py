@@ -42,6 +42,8 @@ TRAINING_CONTENDERS = ("ligament", "dcp async")
 # times are multiplied. DCP with all 50,000 runs for minutes.
 SCALED = {"dcp", "dcp async", "tf checkpoint", "keras h5", "ligament keras"}
 SCALE = 10
+# These take about half a minute a round: one round is enough to rank them.
+ONE_ROUND = {"tf checkpoint", "keras h5", "ligament keras"}
 REST_MS = 500  # what changing every byte takes the others between two saves
 QUICK = {"limit", "ligament", "safetensors", "dcp async"}
 
@@ -242,12 +244,17 @@ class Run:
             for name in names:
                 shown = f"{case}: round {index + 1} of {rounds}, {name}"
                 print(f"\r{shown:60}", end="", file=sys.stderr, flush=True)
-                slowest = max((max(v) for m, v in found[name].items() if "mem" not in m), default=0)
-                if index and (slowest > SLOW_S or (case == "small" and name in SCALED)):
+                if index and self.once(case, name):
                     continue
                 for metric, values in self.one(case, name).items():
                     found[name][metric] += values
         print("\r" + " " * 60 + "\r", end="", file=sys.stderr)
+
+    def once(self, case: str, name: str) -> bool:
+        """Whether one round of a contender is enough: more of them would take minutes."""
+        times = [t for m, v in self.found[case][name].items() if "mem" not in m for t in v]
+        known_slow = ONE_ROUND | (SCALED if case == "small" else set())
+        return name in known_slow or max(times, default=0) > SLOW_S
 
     def medians(self) -> dict[str, dict[str, dict[str, float]]]:
         return {

@@ -38,7 +38,7 @@ class Program:
 
 
 PROGRAMS = {
-    "checkpoint": Program(("--rounds", "2"), 900),
+    "checkpoint": Program(("--rounds", "2"), 1000),
     "loads": Program(("--rounds", "3"), 120),
     "store": Program(("--rounds", "3"), 240),
     "commits": Program((), 60),
