@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..errors import UnsupportedError
 from . import row_steps
 from .node import Server
 from .rows import Worker
@@ -21,6 +20,7 @@ from .slot_map import slot_map
 
 _CHUNK_BYTES = 16 << 20
 _EVICTED_SHARE = 64  # at least this part of the cache is evicted at a time
+_STALE = -1  # no epoch: the row is read before its next use
 
 
 class Place(NamedTuple):
@@ -60,20 +60,19 @@ class DeviceRows:
     With one node and one worker nobody else changes a row (`alone`): cached rows are the only
     current ones, and are assigned to the node's rows when they are written back. Otherwise the
     gradients are also summed up in `pending`, and pushed when the clock advances `clocks` times;
-    after that, a row is read again before its next use."""
+    after that, a row is read again before its next use. If steps cannot be summed up (`owned`), the
+    owner of a row makes them: a gradient is pushed before the row is read or gets another one."""
 
     def __init__(self, worker: Worker, place: Place, size: CacheSize, device: torch.device) -> None:
         self._optimizer = place.optimizer()
         self.alone = place.server.num_nodes == 1 and place.server.num_threads == 1
-        if not self.alone and not row_steps.sums_up(self._optimizer):
-            raise UnsupportedError(
-                "device_rows: with several nodes or workers, rows with this optimizer cannot be "
-                "cached (use sgd without weight_decay, or no optimizer)"
-            )
+        self._owned = not self.alone and not row_steps.sums_up(self._optimizer)
         self._worker, self._place, self.device = worker, place, device
         self._rows = rows = min(size.rows, place.limit)
         self._clocks, self._clock = size.clocks, 0
-        self._state_length = row_steps.state_length(self._optimizer[0], place.length)
+        self._state_length = (
+            row_steps.state_length(self._optimizer[0], place.length) if self.alone else 0
+        )
         wide = torch.float64 if place.dtype == torch.float64 else torch.float32
         self._map = slot_map(place.limit, device)
         self.values = torch.empty((rows, place.length), dtype=place.dtype, device=device)
@@ -110,9 +109,14 @@ class DeviceRows:
         with self._turn():
             slots, inverse = torch.unique(self._again(ids), return_inverse=True)
             sums = row_steps.summed(grad.to(self._place.dtype), places, inverse, slots.numel())
-            before = self.values.index_select(0, slots), self._state.index_select(0, slots)
-            after = row_steps.step(self._optimizer, self._place.rate(), *before, sums)
-            self._put(slots, *after)
+            if self._owned:
+                self._write_back(slots[self._dirty[slots]])  # each gradient is a step
+                self._read.index_fill_(0, slots, _STALE)
+                self._latest = None
+            else:
+                before = self.values.index_select(0, slots), self._state.index_select(0, slots)
+                after = row_steps.step(self._optimizer, self._place.rate(), *before, sums)
+                self._put(slots, *after)
             if not self.alone:
                 self._pending.index_add_(0, slots, sums)
             self._dirty.index_fill_(0, slots, True)
@@ -184,14 +188,15 @@ class DeviceRows:
             where = (ids.data_ptr(), ids.shape, ids.stride())
             if where == (before.data_ptr(), before.shape, before.stride()):
                 return slots
-        return self._find(ids)
+        return self._find(ids, current=not self._owned)
 
-    def _find(self, ids: torch.Tensor) -> torch.Tensor:
+    def _find(self, ids: torch.Tensor, current: bool = True) -> torch.Tensor:
+        """`current`: what others may have changed is read again."""
         self._tick += 1
         self._latest = None
         slots = self._map.find(ids)
         stale = slots < 0
-        if not self.alone:
+        if not self.alone and current:
             stale |= self._read[slots.clamp(min=0)] != self._epoch
         missing = int(stale.sum())
         self.stats["hits"] += ids.numel() - missing
@@ -201,15 +206,19 @@ class DeviceRows:
             self._fill(torch.unique(ids[stale]))
             slots = self._map.find(ids)
         self._used.index_fill_(0, slots, self._tick)
-        self._latest = ids, slots
+        if current:
+            self._latest = ids, slots
         return slots
 
     def _fill(self, ids: torch.Tensor) -> None:
         step = max(1, _CHUNK_BYTES // (8 * self._place.length))
         for part in torch.split(ids, step):
-            values, state = self._read_rows(part)
             slots = self._map.find(part)
             new = slots < 0
+            if self._owned:
+                held = slots[~new]
+                self._write_back(held[self._dirty[held]])
+            values, state = self._read_rows(part)
             count = int(new.sum())
             if count:
                 slots[new] = taken = self._take(count)
@@ -242,6 +251,8 @@ class DeviceRows:
         )
 
     def _write_back(self, slots: torch.Tensor) -> None:
+        if not slots.numel():
+            return
         step = max(1, _CHUNK_BYTES // (8 * self._place.length))
         for part in torch.split(slots, step):
             keys = self._ids[part].cpu() + self._place.offset

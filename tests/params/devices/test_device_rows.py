@@ -10,7 +10,7 @@ import ligament
 import numpy as np
 import pytest
 from ligament import params
-from nodes import Nodes
+from nodes import Nodes, together
 
 torch = pytest.importorskip("torch")
 
@@ -191,11 +191,8 @@ def test_hashed_ids(alone: Any) -> None:
     assert kv._caches[0].stats["evictions"]
 
 
-def test_what_cannot_be_cached(alone: Any) -> None:
-    server, _ = alone(2, 10, threads=2, optimizer="adagrad")
-    ours = params.torch.Embedding(10, 2, server, device_rows=4)
-    with pytest.raises(ligament.UnsupportedError, match="cannot be cached"):
-        ours(torch.tensor([1]))
+def test_invalid_sizes(alone: Any) -> None:
+    server, _ = alone(2, 10)
     for wrong in ({"device_rows": -1}, {"device_rows": 1.5}, {"device_clocks": 0}):
         with pytest.raises(ligament.InvalidError, match="device_"):
             params.torch.Embedding(10, 2, server, **wrong)
@@ -254,6 +251,75 @@ def test_sums_of_several_nodes_are_exact(nodes: Any, optimizer: Any, clocks: int
     expected = sum(total for total, _ in results) * -0.5
     for _, rows in results:
         assert torch.equal(rows, expected)
+    party.finish()
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS[2:], ids=lambda o: str(o["name"]))
+def test_workers_in_turn_see_what_they_see_without(nodes: Any, optimizer: Any) -> None:
+    """To the bit: the owner of a row makes the same steps in the same order."""
+    init = {"name": "uniform", "low": -1.0, "high": 1.0}
+    parties = [nodes(2, LENGTH, ROWS, optimizer=optimizer, init=init) for _ in range(2)]
+    workers = [[kv for (kv,) in party.workers] for party in parties]
+    tables = [
+        [params.torch.Embedding(ROWS, LENGTH, kv, device_rows=size) for kv in listed]
+        for listed, size in zip(workers, (CACHED, 0), strict=True)
+    ]
+    rng = random.Random(5)
+    torch.manual_seed(5)
+    for turn in range(40):
+        node = turn % 2
+        for _ in range(rng.randrange(1, 4)):
+            count = rng.choice([1, 10, 80])
+            ids = torch.randint(0, ROWS, (count,))
+            weights = torch.randn(2, count, LENGTH)
+            seen = []
+            for own in tables:
+                first, second = own[node](ids), own[node](ids.flip(0))
+                (second * weights[1]).sum().backward()
+                (first * weights[0]).sum().backward()
+                seen.append(torch.cat((first, second, own[node](ids))).detach())
+            assert torch.equal(*seen), (seen[0] - seen[1]).abs().max()
+        if rng.random() < 0.2:
+            parties[0].servers[node].lr = parties[1].servers[node].lr = 0.1 + turn / 100
+        for listed in workers:
+            listed[node].advance_clock()
+            listed[node].flush()
+    stats = workers[0][0]._caches[0].stats
+    assert stats["evictions"] and stats["hits"] and stats["written"]
+    assert torch.equal(tables[0][0].rows(), tables[1][1].rows())
+
+
+@pytest.mark.parametrize("name", ["adagrad", "rowwise_adagrad", "adam"])
+def test_every_gradient_is_a_step_of_its_own(nodes: Any, tmp_path: Any, name: str) -> None:
+    """Whole numbers: squares and counts are exact in the saved state, in whatever order the workers
+    push, and are not those of sums of gradients."""
+    party: Nodes = nodes(2, 2, 40, threads=2, optimizer={"name": name, "lr": 0.5})
+
+    def work(kv: params.Worker, node: int, number: int) -> Any:
+        ours = params.torch.Embedding(40, 2, kv, device_rows=15, device_clocks=3)
+        rng = np.random.default_rng(2 * node + number)
+        squares, steps = torch.zeros(40, 2), torch.zeros(40)
+        loader = [torch.from_numpy(rng.integers(0, 40, 10)) for _ in range(60)]
+        for ids in params.torch.ahead(loader, lambda ids: {ours: ids}, 4, worker=kv):
+            weights = torch.from_numpy(2 * rng.integers(-4, 5, (10, 2))).float()
+            (ours(ids) * weights).sum().backward()
+            sums = torch.zeros(40, 2).index_add_(0, ids, weights)
+            squares += sums * sums
+            steps[ids.unique()] += 1
+        assert kv._caches[0].stats["evictions"]
+        kv.flush()
+        kv.barrier()
+        return squares, steps
+
+    results = party.run(work)
+    together([lambda one=one: one.save(tmp_path / "store", "m") for one in party.servers])
+    found = ligament.Store(tmp_path / "store").load("m")
+    squares, steps = (sum(each) for each in zip(*results, strict=True))
+    if name == "adam":
+        assert found["values.step"].ravel().tolist() == steps.tolist()
+    else:
+        expected = squares if name == "adagrad" else squares.mean(1)
+        assert found["values.sum"].ravel().tolist() == expected.ravel().tolist()
     party.finish()
 
 
