@@ -1,8 +1,10 @@
 #include "base/error.h"
+#include "base/log.h"
 #include "base/test.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static void sentence_is_set_and_cut(void **state)
@@ -83,12 +85,30 @@ static void growing_keeps_and_refuses(void **state)
     free(numbers);
 }
 
+static void keep_line(void *context, lig_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(context, 64, "%s", text);
+}
+
+/* A name that a peer chose must not look like a message of its own. */
+static void a_message_is_one_line(void **state)
+{
+    char line[64] = "";
+    (void)state;
+    lig_log_set(keep_line, line);
+    ligi_log(LIG_LOG_INFO, "no '%s'", "a\nligament: error: \x1b[2J\x7f\xc3\xa4");
+    lig_log_set(NULL, NULL);
+    assert_string_equal(line, "no 'a?ligament: error: ?[2J?\xc3\xa4'");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sentence_is_set_and_cut),  cmocka_unit_test(sentence_may_quote_itself),
-        cmocka_unit_test(errno_chooses_the_status), cmocka_unit_test(failure_moves_between_threads),
-        cmocka_unit_test(every_status_has_a_name),  cmocka_unit_test(growing_keeps_and_refuses),
+        cmocka_unit_test(a_message_is_one_line),         cmocka_unit_test(sentence_is_set_and_cut),
+        cmocka_unit_test(sentence_may_quote_itself),     cmocka_unit_test(errno_chooses_the_status),
+        cmocka_unit_test(failure_moves_between_threads), cmocka_unit_test(every_status_has_a_name),
+        cmocka_unit_test(growing_keeps_and_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

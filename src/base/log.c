@@ -29,6 +29,9 @@ void ligi_log(lig_log_level level, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    for (char *at = text; *at; at++) /* names come from peers: one message is one line */
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
     pthread_mutex_lock(&lock);
     lig_log_fn function = hook;
     void *context = hook_context;
