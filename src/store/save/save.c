@@ -282,7 +282,7 @@ static lig_status commit_edit(void *context, const ligi_catalog_view *view, ligi
                           .manifest_hash = self->trailer.footer_hash};
     lig_status status = ligi_plan_record(plan, self->pack_id, &record);
     if (status == LIG_OK)
-        status = ligi_quota_check(view, plan->about.name, record.own_bytes);
+        status = ligi_quota_check(view, &record, NULL);
     if (status == LIG_OK)
         status = put_model(self, view, change, &record);
     if (status == LIG_OK && plan->model)

@@ -211,7 +211,8 @@ static lig_status check_quota(const ligi_save_write *self, size_t known)
     if (bytes < QUOTA_EARLY_BYTES)
         return LIG_OK;
     LIG_TRY(ligi_catalog_view_begin(self->store, &view));
-    lig_status status = ligi_quota_check(&view, plan->about.name, bytes);
+    lig_status status =
+        ligi_quota_check(&view, &(ligi_record){.about = plan->about, .own_bytes = bytes}, NULL);
     ligi_catalog_view_end(&view);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "store/catalog/request_table.h"
 #include "store/catalog/retired_models.h"
 #include "store/format/metrics_and_tags.h"
+#include "store/quota.h"
 
 #include <ligament/serve.h>
 
@@ -229,6 +230,8 @@ static lig_status restore_edit(void *context, const ligi_catalog_view *view, lig
     LIG_TRY(ligi_retired_get(&item, view->store->secret, &retired));
     lig_status status = ligi_retired_record(&retired, view->store->secret, &record);
     record.about.name = self->as;
+    if (status == LIG_OK)
+        status = ligi_quota_check(view, &record, self->name);
     if (status == LIG_OK)
         status = ligi_change_erase(change, &key);
     if (status == LIG_OK)

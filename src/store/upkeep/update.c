@@ -5,6 +5,7 @@
 #include "store/catalog/request_table.h"
 #include "store/catalog/search_index.h"
 #include "store/format/metrics_and_tags.h"
+#include "store/quota.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,7 @@ static lig_status update_model(const model_edit *self, const ligi_catalog_view *
         LIG_TRY(ligi_change_erase(change, &key));
         before = record->about.name;
         record->about.name = name;
+        LIG_TRY(ligi_quota_check(view, record, before));
     }
     LIG_TRY(
         ligi_change_event(change, LIG_EVENT_UPDATED, record->about.id, record->about.name, before));

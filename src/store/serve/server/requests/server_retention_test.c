@@ -16,7 +16,7 @@ enum { LONG = 1 << 18 };
 
 static float data[LONG], back[LONG];
 static int64_t length = LONG;
-static const lig_server_rule quotas[] = {{"team/", 3 * BYTES + 100}},
+static const lig_server_rule quotas[] = {{"team/", 3 * BYTES + BYTES / 2}},
                              keeps[] = {{"run/", 2}, {"run/a/", 1}};
 
 typedef struct fixture {
@@ -109,6 +109,54 @@ static void test_a_quota_counts_what_was_written(void **state)
     assert_status(save(self->store, "team/d", 6, 0), LIG_E_IO);
     assert_ok(lig_store_retire_now(self->store, "team/c"));
     assert_ok(save(self->store, "team/d", 6, 0));
+    expect_sound(self->local);
+}
+
+static void expect_quota(lig_status status)
+{
+    assert_status(status, LIG_E_IO);
+    assert_int_equal(lig_error_number(), EDQUOT);
+}
+
+/* A pack whose writer is gone counts for the model that uses it. */
+static void test_sharing_does_not_evade_a_quota(void **state)
+{
+    fixture *self = *state;
+    char first[32], second[32];
+    for (int i = 0; i < 3; i++) {
+        snprintf(first, sizeof first, "team/first-%d", i);
+        snprintf(second, sizeof second, "team/second-%d", i);
+        assert_ok(save(self->store, first, (float)(i + 1), 0));
+        assert_ok(save(self->store, second, (float)(i + 1), 0));
+        assert_ok(lig_store_retire_now(self->store, first));
+    }
+    expect_quota(save(self->store, "team/more", 9, 0));
+    lig_report *report;
+    assert_ok(lig_store_compact(self->store, &report));
+    lig_report_destroy(report);
+    expect_quota(save(self->store, "team/more", 9, 0));
+    assert_ok(lig_store_retire_now(self->store, "team/second-0"));
+    assert_ok(save(self->store, "team/more", 9, 0));
+    expect_quota(save(self->store, "team/yet-more", 10, 0));
+    expect_sound(self->local);
+}
+
+static void test_a_model_is_not_moved_above_a_quota(void **state)
+{
+    fixture *self = *state;
+    lig_update update = LIG_UPDATE_INIT;
+    for (int i = 0; i < 3; i++)
+        assert_ok(save(self->store, (const char *[]){"team/a", "team/b", "team/c"}[i],
+                       (float)(i + 1), 0));
+    assert_ok(save(self->store, "other/d", 4, 0));
+    update.name = "team/d";
+    expect_quota(lig_store_update(self->store, "other/d", &update));
+    update.name = "team/e";
+    assert_ok(lig_store_update(self->store, "team/c", &update)); /* counts there already */
+    assert_ok(lig_store_retire(self->store, "other/d"));
+    expect_quota(lig_store_restore(self->store, "other/d", "team/d"));
+    assert_ok(lig_store_retire(self->store, "team/a"));
+    assert_ok(lig_store_restore(self->store, "team/a", "team/f"));
     expect_sound(self->local);
 }
 
@@ -235,6 +283,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_quota_counts_what_was_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sharing_does_not_evade_a_quota, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_model_is_not_moved_above_a_quota, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_the_newest_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_retired_model_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_small_models_and_graphs_come_back, set_up, tear_down),
