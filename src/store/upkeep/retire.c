@@ -22,6 +22,7 @@ typedef struct retiring {
     int64_t kept_ns;   /* how long it is kept; 0: not at all */
     int64_t before_ns; /* of a purge */
     size_t count;      /* of what was done */
+    int more, begun;   /* there is more to do; a commit before did a part */
 } retiring;
 
 /* --- retire --- */
@@ -95,16 +96,19 @@ static lig_status purge_edit(void *context, const ligi_catalog_view *view, ligi_
     ligi_record record;
     lig_status status;
     self->count = 0;
-    while (self->count < PURGED_MAX && ligi_retired_next(view, &walk, &retired, &record, &status)) {
+    self->more = 0;
+    while (!self->more && ligi_retired_next(view, &walk, &retired, &record, &status)) {
         int wanted = self->name ? strcmp(record.about.name, self->name) == 0
                                 : retired.until_ns <= self->before_ns;
+        self->more = wanted && self->count == PURGED_MAX;
+        wanted = wanted && !self->more;
         status = wanted ? purge_one(change, &record) : LIG_OK;
         self->count += (size_t)wanted;
         ligi_record_fini(&record);
         LIG_TRY(status);
     }
     LIG_TRY(status);
-    if (self->name && self->count)
+    if (self->name && (self->count || self->begun) && !self->more)
         return ligi_once_put(change, view->store->once, 0);
     return LIG_OK;
 }
@@ -134,7 +138,7 @@ lig_status ligi_retired_purge(lig_store *store, uint64_t *freed)
     int some;
     LIG_TRY(has_overdue(store, self.before_ns, &some));
     lig_status status = LIG_OK;
-    for (self.count = some ? PURGED_MAX : 0; self.count == PURGED_MAX && status == LIG_OK;)
+    for (self.more = some; self.more && status == LIG_OK;)
         status = ligi_change_commit(store, purge_edit, &self, &bytes);
     if (freed)
         *freed += bytes;
@@ -145,14 +149,15 @@ static lig_status now_edit(void *context, const ligi_catalog_view *view, ligi_ch
 {
     retiring *self = context;
     uint64_t id, alias;
+    self->more = 0;
     LIG_TRY(ligi_catalog_view_name(view, self->name, &id));
     LIG_TRY(ligi_catalog_view_alias(view, self->name, &alias));
-    if (id || alias)
+    if ((id || alias) && !self->begun) /* one that was saved since is another's */
         return retire_edit(context, view, change);
     LIG_TRY(purge_edit(context, view, change));
-    return self->count ? LIG_OK
-                       : lig_fail(LIG_E_NOTFOUND, "there is no model '%s' in %s", self->name,
-                                  view->store->uri);
+    return self->count || self->begun ? LIG_OK
+                                      : lig_fail(LIG_E_NOTFOUND, "there is no model '%s' in %s",
+                                                 self->name, view->store->uri);
 }
 
 lig_status lig_store_retire_now(lig_store *store, const char *model)
@@ -162,7 +167,12 @@ lig_status lig_store_retire_now(lig_store *store, const char *model)
     if (store->remote)
         return store->remote->retire(store, model, 1);
     retiring self = {.name = model};
-    return run(store, &self, now_edit);
+    lig_status status;
+    do {
+        status = run(store, &self, now_edit);
+        self.begun = self.more;
+    } while (status == LIG_OK && self.more);
+    return status;
 }
 
 /* --- back --- */

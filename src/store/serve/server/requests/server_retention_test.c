@@ -160,6 +160,20 @@ static void test_a_model_is_not_moved_above_a_quota(void **state)
     expect_sound(self->local);
 }
 
+static void test_all_retired_models_of_a_name_are_removed(void **state)
+{
+    fixture *self = *state;
+    int64_t few = 4;
+    for (int i = 0; i < 65; i++) { /* more than one commit removes */
+        lig_tensor tensor = tensor_of(data, &few);
+        assert_ok(lig_store_save(self->store, "again", &tensor, 1, NULL));
+        assert_ok(lig_store_retire(self->store, "again"));
+    }
+    assert_ok(lig_store_retire_now(self->store, "again"));
+    assert_status(lig_store_restore(self->store, "again", NULL), LIG_E_NOTFOUND);
+    assert_status(lig_store_retire_now(self->store, "again"), LIG_E_NOTFOUND);
+}
+
 static void test_the_newest_are_kept(void **state)
 {
     fixture *self = *state;
@@ -285,6 +299,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_quota_counts_what_was_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_sharing_does_not_evade_a_quota, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_model_is_not_moved_above_a_quota, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_all_retired_models_of_a_name_are_removed, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_the_newest_are_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_retired_model_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_small_models_and_graphs_come_back, set_up, tear_down),
