@@ -37,6 +37,26 @@ lig_status cli_format(char **out, const char *format, ...)
     return LIG_OK;
 }
 
+lig_status cli_text_open(cli_text *text)
+{
+    *text = (cli_text){0};
+    text->file = open_memstream(&text->data, &text->bytes);
+    return text->file != NULL ? LIG_OK : lig_fail(LIG_E_NOMEM, "out of memory for a string");
+}
+
+lig_status cli_text_close(cli_text *text, lig_status status)
+{
+    int failed = ferror(text->file);
+    failed |= fclose(text->file);
+    if (failed && status == LIG_OK)
+        status = lig_fail(LIG_E_NOMEM, "out of memory for a string");
+    if (status != LIG_OK) {
+        free(text->data);
+        text->data = NULL;
+    }
+    return status;
+}
+
 lig_status cli_fail_path(const char *path, const char *verb)
 {
     int number = errno;

@@ -94,6 +94,15 @@ lig_status cli_wrong(const cli_call *call, lig_status status);
 lig_status cli_alloc(void *out, size_t count, size_t size);
 /* A formatted string; the caller frees it. */
 lig_status cli_format(char **out, const char *format, ...) LIG_PRINTF(2, 3);
+/* A string that is written as a file. */
+typedef struct cli_text {
+    FILE *file;
+    char *data; /* once closed; the caller frees it */
+    size_t bytes;
+} cli_text;
+lig_status cli_text_open(cli_text *text);
+/* On failure of the writer (`status`) or of memory nothing is left to free. */
+lig_status cli_text_close(cli_text *text, lig_status status);
 /* LIG_E_IO, _NOTFOUND or _DENIED by errno: "cannot `verb` 'path': No such file". */
 lig_status cli_fail_path(const char *path, const char *verb);
 
@@ -129,6 +138,14 @@ int cli_sharded_index(const char *folder, char *path, size_t path_bytes);
 int cli_is_sharded_index(const char *path);
 /* Opens with `mode` ("r", "w", "a", or "x": writable, must exist) unless the URI specifies one. */
 lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **store);
+/* Runs a command on the store that its first word names, opened with `mode`; returns the exit
+ * status. */
+typedef lig_status cli_store_command(const cli_call *call, const cli_place *place,
+                                     lig_store *store);
+int cli_run_on_store(const cli_call *call, const char *mode, cli_store_command *command);
+/* Calls `visit` for each alias of the store, until it fails. */
+typedef lig_status cli_alias_visit(void *context, const char *alias, const char *model);
+lig_status cli_each_alias(lig_store *store, cli_alias_visit *visit, void *context);
 /* The model with the place's name or alias, to be destroyed; NULL without a name or with only a
  * pattern. Any other name must exist. */
 lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model **model);

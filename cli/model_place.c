@@ -120,6 +120,36 @@ lig_status cli_place_open(const cli_place *place, const char *mode, lig_store **
     return open_with(place, "a", store);
 }
 
+int cli_run_on_store(const cli_call *call, const char *mode, cli_store_command *command)
+{
+    cli_place place;
+    lig_store *store;
+    lig_status status = cli_place_parse(&place, call->words[0]);
+    if (status == LIG_OK)
+        status = cli_place_open(&place, mode, &store);
+    if (status == LIG_OK) {
+        status = command(call, &place, store);
+        lig_store_close(store);
+    }
+    cli_place_fini(&place);
+    return status == LIG_OK ? 0 : cli_failed();
+}
+
+lig_status cli_each_alias(lig_store *store, cli_alias_visit *visit, void *context)
+{
+    char *alias, *model;
+    for (size_t i = 0;; i++) {
+        lig_status status = lig_store_alias_at(store, i, &alias, &model);
+        if (status == LIG_E_NOTFOUND)
+            return LIG_OK;
+        LIG_TRY(status);
+        status = visit(context, alias, model);
+        lig_text_destroy(alias);
+        lig_text_destroy(model);
+        LIG_TRY(status);
+    }
+}
+
 void cli_names_destroy(char **names, size_t count)
 {
     for (size_t i = 0; names != NULL && i < count; i++)

@@ -3,29 +3,22 @@
 
 #include <string.h>
 
-static lig_status each_alias(lig_store *store, cli_table *table, cli_json_writer *writer)
+static lig_status put_alias(void *writer, const char *alias, const char *model)
 {
-    char *alias, *model;
-    lig_status status = LIG_OK;
-    for (size_t i = 0; status == LIG_OK; i++) {
-        status = lig_store_alias_at(store, i, &alias, &model);
-        if (status != LIG_OK)
-            break;
-        if (writer != NULL)
-            cli_json_put_text(writer, alias, model);
-        else
-            status = cli_table_add(table, (const char *[]){alias, model});
-        lig_text_destroy(alias);
-        lig_text_destroy(model);
-    }
-    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+    cli_json_put_text(writer, alias, model);
+    return LIG_OK;
+}
+
+static lig_status add_alias(void *table, const char *alias, const char *model)
+{
+    return cli_table_add(table, (const char *[]){alias, model});
 }
 
 static lig_status list_json(lig_store *store)
 {
     cli_json_writer writer = {.file = stdout};
     cli_json_open(&writer, NULL, '{');
-    lig_status status = each_alias(store, NULL, &writer);
+    lig_status status = cli_each_alias(store, put_alias, &writer);
     cli_json_close(&writer, '}');
     return status;
 }
@@ -37,7 +30,7 @@ static lig_status list(const cli_call *call, lig_store *store)
     if (call->json)
         return list_json(store);
     LIG_TRY(cli_table_create(&table, columns, 2));
-    lig_status status = each_alias(store, table, NULL);
+    lig_status status = cli_each_alias(store, add_alias, table);
     if (status == LIG_OK)
         cli_table_print(table, stdout);
     cli_table_destroy(table);

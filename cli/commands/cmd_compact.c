@@ -16,28 +16,19 @@ static void print(const cli_call *call, const lig_report *report)
     cli_json_close(&writer, '}');
 }
 
-static lig_status compact(const cli_call *call, const cli_place *place)
+static lig_status compact(const cli_call *call, const cli_place *place, lig_store *store)
 {
-    lig_store *store;
     lig_report *report;
-    LIG_TRY(cli_place_open(place, "x", &store));
-    lig_status status = lig_store_compact(store, &report);
-    if (status == LIG_OK) {
-        print(call, report);
-        lig_report_destroy(report);
-    }
-    lig_store_close(store);
-    return status;
+    (void)place;
+    LIG_TRY(lig_store_compact(store, &report));
+    print(call, report);
+    lig_report_destroy(report);
+    return LIG_OK;
 }
 
 static int run(cli_call *call)
 {
-    cli_place place;
-    lig_status status = cli_place_parse(&place, call->words[0]);
-    if (status == LIG_OK)
-        status = compact(call, &place);
-    cli_place_fini(&place);
-    return status == LIG_OK ? 0 : cli_failed();
+    return cli_run_on_store(call, "x", compact);
 }
 
 const cli_command cli_cmd_compact = {

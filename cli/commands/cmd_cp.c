@@ -276,25 +276,16 @@ static lig_status copy_model(copying *self, lig_store *from, const cli_place *pl
     return status;
 }
 
-/* Copying a whole store includes its aliases. */
-static lig_status copy_aliases(const copying *self, lig_store *from)
+static lig_status copy_alias(void *context, const char *alias, const char *model)
 {
-    char *alias, *model;
-    lig_status status;
-    for (size_t i = 0; (status = lig_store_alias_at(from, i, &alias, &model)) == LIG_OK; i++) {
-        char *called;
-        status = new_name(self, model, &called);
-        if (status == LIG_OK) {
-            status = lig_store_alias(self->store, alias, called);
-            if (status == LIG_E_NOTFOUND && cli_has(self->call, "incremental"))
-                status = LIG_OK; /* retired meanwhile */
-            free(called);
-        }
-        lig_text_destroy(alias);
-        lig_text_destroy(model);
-        LIG_TRY(status);
-    }
-    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+    const copying *self = context;
+    char *called;
+    LIG_TRY(new_name(self, model, &called));
+    lig_status status = lig_store_alias(self->store, alias, called);
+    free(called);
+    if (status == LIG_E_NOTFOUND && cli_has(self->call, "incremental"))
+        return LIG_OK; /* retired meanwhile */
+    return status;
 }
 
 static lig_status copy_store(copying *self, const cli_place *place)
@@ -316,7 +307,7 @@ static lig_status copy_store(copying *self, const cli_place *place)
     }
     cli_names_destroy(names, count);
     if (status == LIG_OK && place->name == NULL && self->store != NULL)
-        status = copy_aliases(self, from);
+        status = cli_each_alias(from, copy_alias, self);
 close_store:
     lig_store_close(from);
     return status;

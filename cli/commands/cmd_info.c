@@ -103,20 +103,14 @@ static lig_status put_flags_json(const cli_call *call, const layout *where)
     cli_json_writer writer = {.file = stdout};
     cli_json_open(&writer, NULL, '{');
     for (size_t i = 0; i < ANSWER_COUNT; i++) {
-        char *text = NULL;
-        size_t bytes;
+        cli_text text;
         if (!cli_has(call, answers[i].name))
             continue;
-        FILE *file = open_memstream(&text, &bytes);
-        if (file == NULL)
-            return lig_fail(LIG_E_NOMEM, "out of memory for a string");
-        answers[i].put(file, where);
-        int failed = fclose(file);
-        if (!failed)
-            cli_json_put_text(&writer, answers[i].name, text);
-        free(text);
-        if (failed)
-            return lig_fail(LIG_E_NOMEM, "out of memory for a string");
+        LIG_TRY(cli_text_open(&text));
+        answers[i].put(text.file, where);
+        LIG_TRY(cli_text_close(&text, LIG_OK));
+        cli_json_put_text(&writer, answers[i].name, text.data);
+        free(text.data);
     }
     cli_json_close(&writer, '}');
     return LIG_OK;

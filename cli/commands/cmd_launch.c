@@ -229,18 +229,15 @@ static lig_status start_here(launch_job *job, const plan *self, launch_process *
 /* In single quotes, for the shell that sshd starts. */
 static lig_status quote(const char *text, char **out)
 {
-    char *made = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&made, &bytes);
-    if (file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a command");
+    cli_text made;
+    LIG_TRY(cli_text_open(&made));
+    FILE *file = made.file;
     putc('\'', file);
     for (; *text != '\0'; text++)
         fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, file);
     putc('\'', file);
-    if (fclose(file) != 0)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a command");
-    *out = made;
+    LIG_TRY(cli_text_close(&made, LIG_OK));
+    *out = made.data;
     return LIG_OK;
 }
 

@@ -44,25 +44,23 @@ static lig_status add_alias(cli_table *table, const char *alias, const char *mod
     return status;
 }
 
-/* Adds the aliases of the listed models as rows of the table, or all as members of the JSON
- * object. */
-static lig_status add_aliases(lig_store *store, lig_model **models, size_t count, cli_table *table,
-                              cli_json_writer *writer)
+typedef struct listing {
+    cli_table *table;
+    lig_model **models;
+    size_t count;
+} listing;
+
+static lig_status add_if_listed(void *context, const char *alias, const char *model)
 {
-    char *alias, *model;
-    lig_status status = LIG_OK;
-    for (size_t i = 0; status == LIG_OK; i++) {
-        status = lig_store_alias_at(store, i, &alias, &model);
-        if (status != LIG_OK)
-            break;
-        if (writer != NULL)
-            cli_json_put_text(writer, alias, model);
-        else if (is_listed(models, count, model))
-            status = add_alias(table, alias, model);
-        lig_text_destroy(alias);
-        lig_text_destroy(model);
-    }
-    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+    const listing *self = context;
+    return is_listed(self->models, self->count, model) ? add_alias(self->table, alias, model)
+                                                       : LIG_OK;
+}
+
+static lig_status put_alias(void *writer, const char *alias, const char *model)
+{
+    cli_json_put_text(writer, alias, model);
+    return LIG_OK;
 }
 
 static lig_status print_nothing(lig_store *store, const cli_place *place)
@@ -88,7 +86,7 @@ static lig_status print_table(lig_store *store, const cli_place *place, lig_mode
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = add_model(table, models[i]);
     if (status == LIG_OK && place->name == NULL)
-        status = add_aliases(store, models, count, table, NULL);
+        status = cli_each_alias(store, add_if_listed, &(listing){table, models, count});
     if (status == LIG_OK)
         cli_table_print(table, stdout);
     cli_table_destroy(table);
@@ -108,7 +106,7 @@ static lig_status print_json(lig_store *store, lig_model **models, size_t count)
     }
     cli_json_close(&writer, ']');
     cli_json_open(&writer, "aliases", '{');
-    lig_status status = add_aliases(store, models, count, NULL, &writer);
+    lig_status status = cli_each_alias(store, put_alias, &writer);
     cli_json_close(&writer, '}');
     cli_json_close(&writer, '}');
     return status;

@@ -15,29 +15,20 @@ static void tell(const cli_call *call, const char *name)
     putchar('\n');
 }
 
-static lig_status restore(const cli_call *call, const cli_place *place)
+static lig_status restore(const cli_call *call, const cli_place *place, lig_store *store)
 {
-    lig_store *store;
     const char *as = cli_value(call, "as");
     if (place->name == NULL)
         return cli_wrong(call, lig_fail(LIG_E_INVALID, "'%s' does not name a model: use '%s#NAME'",
                                         place->uri, place->uri));
-    LIG_TRY(cli_place_open(place, "x", &store));
-    lig_status status = lig_store_restore(store, place->name, as);
-    if (status == LIG_OK)
-        tell(call, as ? as : place->name);
-    lig_store_close(store);
-    return status;
+    LIG_TRY(lig_store_restore(store, place->name, as));
+    tell(call, as ? as : place->name);
+    return LIG_OK;
 }
 
 static int run(cli_call *call)
 {
-    cli_place place;
-    lig_status status = cli_place_parse(&place, call->words[0]);
-    if (status == LIG_OK)
-        status = restore(call, &place);
-    cli_place_fini(&place);
-    return status == LIG_OK ? 0 : cli_failed();
+    return cli_run_on_store(call, "x", restore);
 }
 
 static const cli_flag flags[] = {

@@ -269,20 +269,16 @@ static lig_status show_all(const cli_call *call, cli_json_writer *writer)
 /* JSON output is complete or absent. */
 static lig_status show_json(const cli_call *call)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    cli_json_writer writer = {.file = open_memstream(&text, &bytes)};
-    if (writer.file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for JSON");
+    cli_text text;
+    LIG_TRY(cli_text_open(&text));
+    cli_json_writer writer = {.file = text.file};
     cli_json_open(&writer, NULL, '[');
     lig_status status = show_all(call, &writer);
     cli_json_close(&writer, ']');
-    if (fclose(writer.file) != 0 && status == LIG_OK)
-        status = lig_fail(LIG_E_NOMEM, "out of memory for JSON");
-    if (status == LIG_OK)
-        fwrite(text, 1, bytes, stdout);
-    free(text);
-    return status;
+    LIG_TRY(cli_text_close(&text, status));
+    fwrite(text.data, 1, text.bytes, stdout);
+    free(text.data);
+    return LIG_OK;
 }
 
 static int run(cli_call *call)

@@ -31,19 +31,13 @@ static lig_status put_file(const char *path, const void *data, size_t bytes)
 
 static lig_status draw_to(const cli_tree *tree, const char *title, draw_fn *draw, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    cli_text text;
     if (strcmp(path, "-") == 0)
         return draw(tree, title, stdout);
-    FILE *file = open_memstream(&text, &bytes);
-    if (file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a drawing");
-    lig_status status = draw(tree, title, file);
-    if (fclose(file) != 0 && status == LIG_OK)
-        status = lig_fail(LIG_E_NOMEM, "out of memory for a drawing");
-    if (status == LIG_OK)
-        status = put_file(path, text, bytes);
-    free(text);
+    LIG_TRY(cli_text_open(&text));
+    LIG_TRY(cli_text_close(&text, draw(tree, title, text.file)));
+    lig_status status = put_file(path, text.data, text.bytes);
+    free(text.data);
     return status;
 }
 
@@ -87,17 +81,7 @@ static lig_status print_tree(const cli_call *call, const cli_place *place, lig_s
 
 static int run(cli_call *call)
 {
-    cli_place place;
-    lig_store *store;
-    lig_status status = cli_place_parse(&place, call->words[0]);
-    if (status == LIG_OK)
-        status = cli_place_open(&place, "r", &store);
-    if (status == LIG_OK) {
-        status = print_tree(call, &place, store);
-        lig_store_close(store);
-    }
-    cli_place_fini(&place);
-    return status == LIG_OK ? 0 : cli_failed();
+    return cli_run_on_store(call, "r", print_tree);
 }
 
 static const cli_flag flags[] = {

@@ -103,12 +103,9 @@ lig_status cli_npz_read(cli_batch *batch, const cli_place *place)
 /* One line of JSON, then the elements of the tensors in its order. */
 static lig_status send_batch(const cli_batch *batch, cli_outfile *stream)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a header");
-    cli_json_writer writer = {.file = memory, .compact = 1};
+    cli_text header;
+    LIG_TRY(cli_text_open(&header));
+    cli_json_writer writer = {.file = header.file, .compact = 1};
     cli_json_open(&writer, NULL, '[');
     for (size_t i = 0; i < batch->count; i++) {
         cli_json_open(&writer, NULL, '{');
@@ -116,12 +113,10 @@ static lig_status send_batch(const cli_batch *batch, cli_outfile *stream)
         cli_json_close(&writer, '}');
     }
     cli_json_close(&writer, ']');
-    putc('\n', memory);
-    int failed = ferror(memory);
-    failed |= fclose(memory);
-    lig_status status = failed ? lig_fail(LIG_E_NOMEM, "out of memory for a header")
-                               : cli_outfile_put(stream, text, bytes);
-    free(text);
+    putc('\n', header.file);
+    LIG_TRY(cli_text_close(&header, LIG_OK));
+    lig_status status = cli_outfile_put(stream, header.data, header.bytes);
+    free(header.data);
     for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
         status = cli_put_tensor(stream, &batch->tensors[i]);
     return status;

@@ -1,5 +1,7 @@
 #include "formats/plain_values.h"
 
+#include "cli.h"
+
 #include "formats/json.h"
 
 #include <stdlib.h>
@@ -50,12 +52,12 @@ static void write_value(cli_json_writer *writer, const cli_json_value *value)
 
 static lig_status to_json(const cli_json_value *value, char **text)
 {
-    size_t bytes = 0;
-    cli_json_writer writer = {.file = open_memstream(text, &bytes), .compact = 1};
-    if (writer.file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a value");
-    write_value(&writer, value);
-    return fclose(writer.file) == 0 ? LIG_OK : lig_fail(LIG_E_NOMEM, "out of memory for a value");
+    cli_text made;
+    LIG_TRY(cli_text_open(&made));
+    write_value(&(cli_json_writer){.file = made.file, .compact = 1}, value);
+    LIG_TRY(cli_text_close(&made, LIG_OK));
+    *text = made.data;
+    return LIG_OK;
 }
 
 static void tell(walk *self, const cli_json_value *value)

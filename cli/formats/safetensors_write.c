@@ -75,17 +75,14 @@ static lig_status place_tensors(const cli_batch *batch, slot **slots)
 static void put_inner(cli_json_writer *writer, const char *key, const cli_batch *batch,
                       void (*put)(cli_json_writer *, const cli_batch *))
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (memory == NULL)
+    cli_text text;
+    if (cli_text_open(&text) != LIG_OK)
         return;
-    cli_json_writer inner = {.file = memory, .compact = 1};
+    cli_json_writer inner = {.file = text.file, .compact = 1};
     put(&inner, batch);
-    fclose(memory);
-    if (text != NULL)
-        cli_json_put_text(writer, key, text);
-    free(text);
+    if (cli_text_close(&text, LIG_OK) == LIG_OK)
+        cli_json_put_text(writer, key, text.data);
+    free(text.data);
 }
 
 static void put_metrics(cli_json_writer *writer, const cli_batch *batch)
@@ -141,36 +138,30 @@ static void put_entry(cli_json_writer *writer, const lig_tensor *tensor, uint64_
  * restore it. */
 static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outfile *out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a header");
-    cli_json_writer writer = {.file = memory, .compact = 1};
+    cli_text text;
+    LIG_TRY(cli_text_open(&text));
+    cli_json_writer writer = {.file = text.file, .compact = 1};
     cli_json_open(&writer, NULL, '{');
     put_metadata(&writer, batch);
     for (size_t i = 0; i < batch->count; i++)
         put_entry(&writer, &batch->tensors[i], slots[i].begin);
     cli_json_close(&writer, '}');
-    while (ftell(memory) % 64 != 56) /* the data then starts at a multiple of 64 */
-        putc(' ', memory);
-    int failed = ferror(memory);
-    failed |= fclose(memory);
+    while (ftell(text.file) % 64 != 56) /* the data then starts at a multiple of 64 */
+        putc(' ', text.file);
+    LIG_TRY(cli_text_close(&text, LIG_OK));
     lig_status status = LIG_OK;
     uint8_t length[8];
     for (int i = 0; i < 8; i++)
-        length[i] = (uint8_t)((uint64_t)bytes >> (8 * i));
-    if (failed)
-        status = lig_fail(LIG_E_NOMEM, "out of memory for a header");
-    else if (bytes > CLI_SAFETENSORS_HEADER_MAX)
+        length[i] = (uint8_t)((uint64_t)text.bytes >> (8 * i));
+    if (text.bytes > CLI_SAFETENSORS_HEADER_MAX)
         status = lig_fail(
             LIG_E_LIMIT, "header of %zu tensors is larger than the 100 MB that .safetensors allows",
             batch->count);
     if (status == LIG_OK)
         status = cli_outfile_put(out, length, sizeof length);
     if (status == LIG_OK)
-        status = cli_outfile_put(out, text, bytes);
-    free(text);
+        status = cli_outfile_put(out, text.data, text.bytes);
+    free(text.data);
     return status;
 }
 

@@ -263,28 +263,23 @@ static lig_status put_index(const folder_out *self, FILE *memory)
 static lig_status write_index(const folder_out *self)
 {
     cli_outfile out;
-    char *path, *text = NULL;
-    size_t bytes = 0;
-    FILE *memory = open_memstream(&text, &bytes);
-    if (memory == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for an index");
-    lig_status status = put_index(self, memory);
-    if (fclose(memory) != 0 && status == LIG_OK)
-        status = lig_fail(LIG_E_NOMEM, "out of memory for an index");
-    if (status == LIG_OK)
-        status = cli_format(&path, "%s/model" INDEX_END, self->folder);
+    cli_text text;
+    char *path;
+    LIG_TRY(cli_text_open(&text));
+    LIG_TRY(cli_text_close(&text, put_index(self, text.file)));
+    lig_status status = cli_format(&path, "%s/model" INDEX_END, self->folder);
     if (status == LIG_OK) {
         status = cli_outfile_open(&out, path);
         free(path);
     }
     if (status == LIG_OK) {
-        status = cli_outfile_put(&out, text, bytes);
+        status = cli_outfile_put(&out, text.data, text.bytes);
         if (status == LIG_OK)
             status = cli_outfile_commit(&out, self->replace);
         else
             cli_outfile_abort(&out);
     }
-    free(text);
+    free(text.data);
     return status;
 }
 

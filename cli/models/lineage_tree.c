@@ -208,23 +208,20 @@ static lig_status add_alias(cli_tree_row *row, const char *alias)
     return LIG_OK;
 }
 
+static lig_status add_to_rows(void *context, const char *alias, const char *model)
+{
+    const cli_tree *tree = context;
+    for (size_t i = 0; i < tree->count; i++)
+        if (strcmp(tree->rows[i].model->name, model) == 0)
+            LIG_TRY(add_alias(&tree->rows[i], alias));
+    return LIG_OK;
+}
+
 static lig_status read_aliases(cli_tree *tree, lig_store *store)
 {
-    char *alias, *model;
-    lig_status status = LIG_OK;
     for (size_t i = 0; i < tree->count; i++)
         LIG_TRY(cli_format(&tree->rows[i].aliases, "%s", ""));
-    for (size_t i = 0; status == LIG_OK; i++) {
-        status = lig_store_alias_at(store, i, &alias, &model);
-        if (status != LIG_OK)
-            break;
-        for (size_t j = 0; j < tree->count && status == LIG_OK; j++)
-            if (strcmp(tree->rows[j].model->name, model) == 0)
-                status = add_alias(&tree->rows[j], alias);
-        lig_text_destroy(alias);
-        lig_text_destroy(model);
-    }
-    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+    return cli_each_alias(store, add_to_rows, tree);
 }
 
 static lig_status build(cli_tree *tree, forest *self, const cli_place *place, lig_store *store)

@@ -61,17 +61,11 @@ void cli_put_escaped(FILE *file, const char *text)
 
 lig_status cli_escape(const char *text, char **out)
 {
-    char *memory = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&memory, &bytes);
-    if (file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
-    cli_put_escaped(file, text);
-    if (fclose(file) != 0) {
-        free(memory);
-        return lig_fail(LIG_E_NOMEM, "out of memory for a text");
-    }
-    *out = memory;
+    cli_text escaped;
+    LIG_TRY(cli_text_open(&escaped));
+    cli_put_escaped(escaped.file, text);
+    LIG_TRY(cli_text_close(&escaped, LIG_OK));
+    *out = escaped.data;
     return LIG_OK;
 }
 

@@ -20,21 +20,17 @@ static void put_branches(FILE *file, const cli_tree_row *row, char *open)
 
 static lig_status name_cell(const cli_tree_row *row, char *open, char **cell)
 {
-    size_t bytes;
-    *cell = NULL;
-    FILE *file = open_memstream(cell, &bytes);
-    if (file == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a tree");
+    cli_text text;
+    LIG_TRY(cli_text_open(&text));
+    FILE *file = text.file;
     put_branches(file, row, open);
     fputs(row->model->name, file);
     if (row->aliases[0] != '\0')
         fprintf(file, " [%s]", row->aliases);
     if (row->orphan)
         fprintf(file, " (parent %s removed)", row->model->parent_name);
-    if (fclose(file) != 0) {
-        free(*cell);
-        return lig_fail(LIG_E_NOMEM, "out of memory for a tree");
-    }
+    LIG_TRY(cli_text_close(&text, LIG_OK));
+    *cell = text.data;
     return LIG_OK;
 }
 

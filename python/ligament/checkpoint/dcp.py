@@ -53,6 +53,7 @@ from .. import _core, tensors
 from ..errors import CorruptError, ExistsError, InvalidError, MismatchError
 from ..store import Store
 from ..tensors import Fresh
+from ..tensors.allocate import groups
 from ..tensors.torch_snapshot import lazy_clones
 from ..tree import decode, encode
 from . import runs
@@ -396,19 +397,13 @@ def _slices(item: ReadItem, shape: tuple[int, ...]) -> Any:
 
 def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
     """Groups of limited size, so that memory which waits to be copied stays small."""
-    group: list[ReadItem] = []
-    waiting = 0
-    for item in items:
+
+    def size_of(item: ReadItem) -> int:
         _, _, shape, size, *_ = rows[item.storage_index.fqn]
         share = math.prod(item.lengths) / max(math.prod(shape), 1)
-        mine = size if _is_bytes(item) else int(size * min(share, 1))
-        if group and waiting + mine > _GROUP_BYTES:
-            yield group
-            group, waiting = [], 0
-        group.append(item)
-        waiting += mine
-    if group:
-        yield group
+        return size if _is_bytes(item) else int(size * min(share, 1))
+
+    return groups(items, size_of, _GROUP_BYTES)
 
 
 # --- metadata -----------------------------------------------------------------------------------

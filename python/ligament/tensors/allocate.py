@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -12,6 +13,25 @@ from .dtypes import BYTES, NUMPY
 ALIGNMENT = 64  # TensorFlow aborts the process on less
 PAGE = 4096  # the disk writes straight into memory that begins at a page
 _LARGE = 1 << 20
+
+Item = TypeVar("Item")
+
+
+def groups(
+    items: Iterable[Item], size_of: Callable[[Item], int], limit: int
+) -> Iterator[list[Item]]:
+    """The items in order, in lists of at most `limit` bytes; a larger item has its own list."""
+    group: list[Item] = []
+    waiting = 0
+    for item in items:
+        size = size_of(item)
+        if group and waiting + size > limit:
+            yield group
+            group, waiting = [], 0
+        group.append(item)
+        waiting += size
+    if group:
+        yield group
 
 
 class Fresh:

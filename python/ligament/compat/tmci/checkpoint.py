@@ -10,6 +10,7 @@ from typing import Any
 from ligament import _core, checkpoint, plugins, tensors
 from ligament.checkpoint.weights import fill
 from ligament.errors import InvalidError, UnsupportedError
+from ligament.tensors.allocate import groups
 from ligament.tensors.dtypes import BYTES
 
 from .evostore import BACKEND, number
@@ -134,19 +135,13 @@ def load_layers(
 
 
 def _groups(places: list[int], takers: dict[int, Any]) -> Iterator[list[int]]:
-    """Processes batches, so that little memory waits to be taken over."""
-    group: list[int] = []
-    waiting = 0
-    for i in places:
-        taker = takers.get(i)
-        size = 0 if taker is None else math.prod(taker.shape) * BYTES[taker.code]
-        if group and waiting + size > _GROUP_BYTES:
-            yield group
-            group, waiting = [], 0
-        group.append(i)
-        waiting += size
-    if group:
-        yield group
+    """Groups of limited size, so that little memory waits to be taken over."""
+
+    def size_of(place: int) -> int:
+        taker = takers.get(place)
+        return 0 if taker is None else math.prod(taker.shape) * BYTES[taker.code]
+
+    return groups(places, size_of, _GROUP_BYTES)
 
 
 def _load(names: list[str], values: list[Any], group: list[int], model: str) -> None:
