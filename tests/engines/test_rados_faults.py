@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -116,3 +117,23 @@ def test_erasure_coded_packs(rados_uri: str, cluster: dict[str, str]) -> None:
 def test_catalog_on_an_erasure_coded_pool(cluster: dict[str, str], prefix: str) -> None:
     with pytest.raises(ligament.UnsupportedError, match="data="):
         ligament.Store(f"rados://{cluster['RADOS_EC_POOL']}/{prefix}?conf={cluster['RADOS_CONF']}")
+
+
+def test_damaged_commit(rados_uri: str, cluster: dict[str, str], prefix: str) -> None:
+    """An entry of the log that was overwritten hides none of the others, and is repaired."""
+    tree = {"w": np.random.default_rng(1).random(1 << 15)}
+    with ligament.Store(rados_uri) as store:
+        for number in range(3):
+            store.save(f"m{number}", tree)
+    head = ["rados", "-c", cluster["RADOS_CONF"], "-p", cluster["RADOS_POOL"], "-N", prefix]
+    keys = subprocess.run([*head, "listomapkeys", "head"], capture_output=True, text=True).stdout
+    middle = sorted(key for key in keys.split() if key.startswith("log/"))[-2]  # that of m1
+    subprocess.run([*head, "setomapval", "head", middle, "?"], check=True)
+    with ligament.Store(rados_uri) as store:
+        assert sorted(store) == ["m0", "m2"]
+        assert np.array_equal(store.load("m2")["w"], tree["w"])
+        number = int(middle.removeprefix("log/"), 16)
+        assert any(f"commit {number}" in str(problem) for problem in store.check().problems)
+        store.check(repair=True)
+        store.save("n", tree)
+        assert store.check().problems == []

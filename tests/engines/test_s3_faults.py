@@ -11,7 +11,7 @@ import ligament
 import numpy as np
 import pytest
 from engine_writers import campaign, check, wait_for_progress, writers
-from s3_admin import make_bucket
+from s3_admin import make_bucket, request
 from s3_proxy import FAULTS, Message, error, proxy, randomly
 
 # What takes an hour elsewhere takes seconds: pins, claims and the grace of removed packs.
@@ -252,3 +252,23 @@ def test_certificates(s3_uri: Callable[..., str], cluster: dict[str, str], tmp_p
         localhost = gate.endpoint.replace("127.0.0.1", "localhost")
         with pytest.raises(ligament.DeniedError, match="not trusted"):
             ligament.Store(f"{s3_uri(localhost)}&ca={certificate}")
+
+
+def test_damaged_commit(s3_uri: Callable[..., str], cluster: dict[str, str], prefix: str) -> None:
+    """An entry of the log that was overwritten hides none of the others, and is repaired."""
+    with ligament.Store(s3_uri()) as store:
+        for number in range(3):
+            store.save(f"m{number}", model(number))
+    log, end = f"/{cluster['S3_BUCKET']}/{prefix}/cat", 1
+    while request(cluster, "GET", f"{log}/{end:020}")[0] == 200:
+        end += 1
+    middle = end - 2  # that of m1
+    status, text = request(cluster, "PUT", f"{log}/{middle:020}")
+    assert status == 200, text
+    with ligament.Store(s3_uri()) as store:
+        assert sorted(store) == ["m0", "m2"]
+        assert same(store.load("m2"), model(2))
+        assert any(f"commit {middle}" in str(problem) for problem in store.check().problems)
+        store.check(repair=True)
+        store.save("n", model(1))
+        assert store.check().problems == []

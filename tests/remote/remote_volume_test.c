@@ -266,6 +266,56 @@ static void damaged_commits_are_repaired(void **state)
     ligi_remote_close(self);
 }
 
+static void make_empty(trial_store *store)
+{
+    store->log[4].size = 0;
+}
+
+static void make_copy(trial_store *store)
+{
+    assert_true(store->log[4].size == store->log[5].size);
+    memcpy(store->log[4].bytes, store->log[5].bytes, store->log[4].size);
+}
+
+/* The first record of another store has this number too, but not this past. */
+static void make_foreign(trial_store *store)
+{
+    void *other = opened("foreign", 0, "");
+
+    commit_many(other, 5);
+    trial_store *from = trial_find("foreign");
+    assert_true(store->log[4].size == from->log[4].size);
+    memcpy(store->log[4].bytes, from->log[4].bytes, store->log[4].size);
+    ligi_remote_close(other);
+}
+
+/* One commit that is not what belongs there is named, hides none of the others and is repaired. */
+static void replaced_commits_are_repaired(void **state)
+{
+    static void (*const damages[])(trial_store *) = {make_empty, make_copy, make_foreign};
+    static const char *const places[] = {"empty", "copy", "alien"};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        problem_list problems = {0};
+        void *self = opened(places[i], 0, "");
+        commit_many(self, 10);
+        ligi_remote_close(self);
+        damages[i](trial_find(places[i]));
+        self = opened(places[i], 0, "");
+        assert_int_equal(version_of(self), 10);
+        assert_ok(ops->catalog_verify(self, 0, note_problem, &problems));
+        assert_true(problems.count >= 1);
+        assert_non_null(strstr(problems.first, "commit 5"));
+        assert_ok(ops->catalog_verify(self, 1, note_problem, &problems));
+        commit_many(self, 3);
+        problems.count = 0;
+        assert_ok(ops->catalog_verify(self, 0, note_problem, &problems));
+        assert_int_equal(problems.count, 0);
+        ligi_remote_close(self);
+    }
+}
+
 static void damaged_checkpoints_fall_back(void **state)
 {
     void *self = opened("fall", 0, "");
@@ -418,6 +468,7 @@ int main(void)
         cmocka_unit_test(unknown_outcomes_are_settled),
         cmocka_unit_test(checkpoints_replace_the_log),
         cmocka_unit_test(damaged_commits_are_repaired),
+        cmocka_unit_test(replaced_commits_are_repaired),
         cmocka_unit_test(damaged_checkpoints_fall_back),
         cmocka_unit_test(claims_notice_commits),
         cmocka_unit_test(sleepers_do_not_commit_removed_packs),

@@ -111,8 +111,7 @@ lig_status ligi_rados_record_visit(ligi_rados *e, uint64_t version, const void *
         return visit(context, version, from + 1, bytes - 1);
     if (bytes != APART_BYTES || from[0] != APART ||
         ligi_rados_get64(from + 1 + LIGI_RECORD_ID_BYTES) > LIGI_RADOS_RECORD_MAX)
-        return e->host->fail(LIG_E_CORRUPT, "commit %llu in pool '%s', prefix '%s' is damaged",
-                             (unsigned long long)version, e->pool, e->prefix);
+        return visit(context, version, from, 0); /* damaged: none of it is a record */
     uint64_t size = ligi_rados_get64(from + 1 + LIGI_RECORD_ID_BYTES);
     ligi_rados_name name = ligi_rados_record_name(version, from + 1);
     char *record = malloc(size);
@@ -123,6 +122,8 @@ lig_status ligi_rados_record_visit(ligi_rados *e, uint64_t version, const void *
     lig_status status = LIG_E_NOTFOUND;
     if (result == 0)
         status = visit(context, version, record, size);
+    else if (result == -EBADMSG)
+        status = visit(context, version, record, 0);
     else if (result != -ENOENT)
         status = ligi_rados_fail(e, result, "reading a large commit");
     free(record);

@@ -22,6 +22,7 @@ typedef struct replay {
     ligi_remote_state *state;
     int lenient; /* go on after damage: a record with LIGI_REMOTE_RESTART ends it */
     ligi_failure damage;
+    int lost;                    /* the last record of a repair: what follows it is not known */
     lig_catalog_problem problem; /* for a repair; NULL otherwise */
     void *context;
 } replay;
@@ -328,6 +329,19 @@ lig_status ligi_remote_view(ligi_remote_volume *volume, ligi_remote_state **stat
 
 /* --- salvage --- */
 
+/* LIG_E_CORRUPT if a record, which is whole, is not the one that belongs here. */
+static lig_status check_place(const replay *self, uint64_t version,
+                              const ligi_remote_record *record)
+{
+    if (record->header.version != version)
+        return lig_fail(LIG_E_CORRUPT, "it is a copy of commit %" PRIu64, record->header.version);
+    if (!self->lost && record->header.previous != self->state->chain &&
+        !(record->flags & LIGI_REMOTE_RESTART))
+        return lig_fail(LIG_E_CORRUPT, "it does not follow the commit before it: the log was "
+                                       "changed, or belongs to another store");
+    return LIG_OK;
+}
+
 static lig_status salvage_record(void *context, uint64_t version, const void *bytes, size_t count)
 {
     replay *self = context;
@@ -335,6 +349,8 @@ static lig_status salvage_record(void *context, uint64_t version, const void *by
     ligi_remote_state *next;
     lig_status status = ligi_remote_record_get(bytes, count, &record);
 
+    if (status == LIG_OK)
+        status = check_place(self, version, &record);
     if (status == LIG_E_CORRUPT) {
         LIG_TRY(report(self, "commit", version));
         status = ligi_remote_record_salvage(bytes, count, &record);
@@ -348,6 +364,7 @@ static lig_status salvage_record(void *context, uint64_t version, const void *by
         ligi_remote_state_release(self->state);
         self->state = next;
     }
+    self->lost = status != LIG_OK;
     self->state->version = version;
     return status == LIG_E_CORRUPT ? LIG_OK : status;
 }
@@ -368,6 +385,7 @@ lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem p
         lig_fail(LIG_E_CORRUPT, "it is missing");
         status = report(&self, "commit", self.state->version + 1);
         self.state->version++;
+        self.lost = 1;
     }
     if (status == LIG_OK) {
         *state = self.state;

@@ -89,7 +89,8 @@ typedef struct ligi_log_end {
                          0: never */
 } ligi_log_end;
 
-/* `record` is borrowed for the call; its first LIGI_RECORD_ID_BYTES are its id. */
+/* `record` is borrowed for the call; its first LIGI_RECORD_ID_BYTES are its id. A damaged entry is
+ * visited too, with what there is of it, which may be nothing: one must not hide those after it. */
 typedef lig_status (*ligi_log_visit)(void *context, uint64_t version, const void *record,
                                      size_t bytes);
 

@@ -75,10 +75,6 @@ static lig_status visit_window(const log_window *window, ligi_log_visit visit, v
     *visited = 0;
     while (status == LIG_OK && *visited < window->count && window->there[*visited]) {
         const ligi_s3_small *entry = &window->entries[*visited];
-        if (entry->bytes < LIGI_RECORD_ID_BYTES)
-            return window->s3->host->fail(LIG_E_CORRUPT, "s3: log entry %llu has only %zu bytes",
-                                          (unsigned long long)(window->first + *visited),
-                                          entry->bytes);
         status = visit(context, window->first + *visited, entry->data, entry->bytes);
         *visited += status == LIG_OK;
     }
