@@ -1,5 +1,6 @@
 /* The index always equals the log: random commits, compared with a simple map, while the index is
  * rebuilt, copied and replayed at any time. */
+#include "backend/file/log/log_folder.h"
 #include "faults/superfluous.h"
 #include "file_volume.h"
 
@@ -277,11 +278,24 @@ static void damaged_checkpoints_are_called_so(void **state)
     close_at(volume);
 }
 
-/* Nothing was synced, so that no witness tells of the records behind the damage. */
-static void records_outlive_their_segments_header(void **state)
+static void flip_in_segment(const char *folder, off_t at)
 {
     char path[128];
     uint8_t byte;
+
+    snprintf(path, sizeof path, "%s/log/segment-0000000000000001", folder);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    close(fd);
+}
+
+/* Nothing was synced and the head is lost, so that no witness tells of the records behind the
+ * damage. */
+static void records_outlive_their_segments_header(void **state)
+{
+    char path[128];
     void *volume;
 
     assert_ok(open_at(*state, "fsync=0", &volume));
@@ -289,17 +303,29 @@ static void records_outlive_their_segments_header(void **state)
     assert_ok(commit_text(volume, 1, "two", "2"));
     close_at(volume);
     remove_index(*state);
-    snprintf(path, sizeof path, "%s/log/segment-0000000000000001", (char *)*state);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_int_equal(pread(fd, &byte, 1, 20), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 20), 1);
-    close(fd);
+    snprintf(path, sizeof path, "%s/log/head", (char *)*state);
+    assert_int_equal(unlink(path), 0);
+    flip_in_segment(*state, 20);
     assert_ok(open_at(*state, "mode=r", &volume));
     assert_int_equal(version_of(volume), 2);
     close_at(volume);
     assert_ok(open_at(*state, "", &volume));
     assert_int_equal(version_of(volume), 2);
+    close_at(volume);
+}
+
+/* Nothing was synced, but the head says that the last record was written. */
+static void a_damaged_last_record_is_noticed(void **state)
+{
+    void *volume;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    assert_ok(commit_text(volume, 0, "one", "1"));
+    close_at(volume);
+    remove_index(*state);
+    flip_in_segment(*state, LIGI_SEGMENT_HEADER_BYTES + 20);
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    assert_status(commit_text(volume, version_of(volume), "two", "2"), LIG_E_CORRUPT);
     close_at(volume);
 }
 
@@ -312,6 +338,7 @@ int main(void)
         folder_test(the_checkpoint_before_does_too),
         folder_test(damaged_checkpoints_are_called_so),
         folder_test(records_outlive_their_segments_header),
+        folder_test(a_damaged_last_record_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,6 @@ _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 static uint64_t witness_check(uint64_t version, uint64_t epoch)
 {
     uint64_t words[2] = {version, epoch};
-
     return ligi_hash64_plain(words, sizeof words);
 }
 
@@ -141,7 +140,6 @@ uint64_t ligi_head_witness(int fd)
     return pread(fd, &page, sizeof page, 0) == (ssize_t)sizeof page ? page_published(&page) : 0;
 }
 
-/* Writes the slot that is not the newest. */
 void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch)
 {
     uint64_t newest = ligi_head_synced(head);
@@ -161,6 +159,10 @@ void ligi_head_append(ligi_head *head, uint64_t version)
 
     while (known < version && !atomic_compare_exchange_weak(&head->page->appended, &known, version))
         ;
+    do { /* others may publish at the same time: the check is that of the last one */
+        known = atomic_load(&head->page->appended);
+        atomic_store(&head->page->appended_check, witness_check(known, 0));
+    } while (atomic_load(&head->page->appended) != known);
     ligi_bell_ring_all(&head->page->published);
 }
 
@@ -256,8 +258,7 @@ void ligi_head_renew(ligi_head *head)
 {
     uint8_t boot[16];
 
-    int known = ligi_boot_id(boot);
-    int same = known && memcmp(boot, head->page->boot, sizeof boot) == 0;
+    int same = ligi_boot_id(boot) && memcmp(boot, head->page->boot, sizeof boot) == 0;
     if (!same)
         atomic_store(&head->page->poisoned, 0);
     for (int i = 0; i < SYNCS; i++) {
@@ -316,9 +317,8 @@ int ligi_head_vouches(int fd, const struct stat *info)
         .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = ATTACH_BYTE, .l_len = 1};
     ligi_head_page page;
 
-    if (pread(fd, &page, sizeof page, 0) != (ssize_t)sizeof page)
-        return 0;
-    if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
+    if (pread(fd, &page, sizeof page, 0) != (ssize_t)sizeof page ||
+        fcntl(fd, F_OFD_GETLK, &lock) != 0)
         return 0;
     /* Somebody who is alone may be rebuilding it. */
     return lock.l_type == F_RDLCK || (lock.l_type == F_UNLCK && page_left(&page, info));

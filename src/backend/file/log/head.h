@@ -115,7 +115,8 @@ void ligi_head_unleave(ligi_head *head);
 /* For a reader, which maps nothing: 1 when the index with this `info` is in use by somebody, or is
  * what the last user left. `fd` is the head's, open for reading. */
 int ligi_head_vouches(int fd, const struct stat *info);
-/* Likewise: the last version known to be durable, 0 when that is not known. */
+/* Likewise: the last version that the log must contain, 0 when that is not known. It is durable, or
+ * was published since the machine was started and no sync has failed or is in progress. */
 uint64_t ligi_head_witness(int fd);
 
 /* Waits until something was published after `seen`, a value of ligi_head_bell, or for the time. */

@@ -177,7 +177,15 @@ static void witnesses(void **state)
     }
     ligi_head_sync(head, 60, ligi_head_epoch(head) + 1); /* of an epoch that is over, or to come */
     assert_int_equal(ligi_head_synced(head), 49);
-    ligi_head_append(head, 50);
+    ligi_head_renew(head);
+    ligi_head_append(head, 50); /* without a sync it counts while the machine runs */
+    assert_int_equal(ligi_head_synced(head), 49);
+    assert_int_equal(ligi_head_witness(fd), 50);
+    ligi_head_append(head, 45);
+    assert_int_equal(ligi_head_witness(fd), 50);
+    ligi_head_poison(head, 1);
+    assert_int_equal(ligi_head_witness(fd), 49);
+    ligi_head_unpoison(head, 1);
     uint32_t epoch = ligi_head_epoch(head);
     ligi_head_epoch_next(head, 50, 1);
     assert_int_equal(ligi_head_synced(head), 50);
