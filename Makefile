@@ -1,4 +1,4 @@
-# The door for people. Every target does its own set-up; a second run starts in seconds.
+# Every target installs what it needs; a second run starts in seconds.
 #   make          build the library, the program and the Python extension in place
 #   make demo     train, checkpoint, get killed, resume; then an evolutionary search on one store
 #   make test     house rules, C tests, Python tests        make tidy   house rules alone
@@ -7,26 +7,26 @@
 #   make bench    the benchmarks                            make wheel  dist/*.whl
 #   make test-gpu the tests that need a GPU, and bench/gpu*.py --quick
 #   make test-engines  the tests of rados:// and s3:// against a Ceph cluster that it starts (root)
-#   make format   lay out C and Python as the house does    make types  mypy --strict on the package
+#   make format   format C and Python                       make types  mypy --strict on the package
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 WERROR ?= OFF
 FUZZ_SECONDS ?= 20
 SOAK_SECONDS ?= 600
 PYTHON := .venv/bin/python
-# The C tests wait for most of their time: for a peer to be silent long enough, for a child to end.
+# The C tests spend most of their time waiting for timeouts and child processes.
 CTEST = ctest --test-dir build --output-on-failure -j $$((2 * $(JOBS)))
-# A worker has tests that lie side by side, which share fixtures, and takes others' when it is done.
+# A worker runs neighbouring tests, which share fixtures, and takes over tests of others when it is done.
 PYTEST = $(PYTHON) -m pytest -n $(JOBS) --dist worksteal
 GENERATOR = $(shell command -v ninja >/dev/null && echo -G Ninja)
-# An image loaded at random places can fall where TSan keeps its shadow.
+# With address space randomisation, an image may overlap TSan's shadow memory.
 FIXED_MAP = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-# $(call configure,folder,options): cheap when nothing changed, and it follows new options.
+# $(call configure,folder,options): fast if nothing changed; applies changed options.
 configure = mkdir -p $(1) && cmake -S . -B $(1) $(if $(wildcard $(1)/CMakeCache.txt),,$(GENERATOR)) -DLIG_WERROR=$(WERROR) \
 	-DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) $(2) > $(1)/configure.log 2>&1 || { cat $(1)/configure.log; exit 1; }; \
-	grep -E 'is not here|no archive' $(1)/configure.log || true
-# One build at a time in a folder; all that is wrong is said at once.
+	grep -E 'was not found|no archive' $(1)/configure.log || true
+# One build at a time per folder; continues after errors, so that one run reports all of them.
 compile = flock $(1)/lock cmake --build $(1) -j $(JOBS) $(if $(VERBOSE),-v) \
 	$(if $(wildcard $(1)/build.ninja),-- -k 0)
 
@@ -66,23 +66,23 @@ test: build
 	@$(PYTEST)
 	@echo "skipped: the tests of rados:// and s3:// against Ceph (as root: make test-engines)"
 
-# Packages first: with their headers more is built. Whatever happens, the cluster ends with the tests.
+# Installs packages first, because the engines need their headers. The cluster is stopped when the tests end.
 test-engines:
 	@tools/engines install
 	@$(MAKE) --no-print-directory build
 	@tools/engines run $(MAKE) --no-print-directory engine-tests
 
-# What is left to do where a cluster runs already: eval "$$(tools/engines env)"; make engine-tests
+# With a cluster that is already running: eval "$$(tools/engines env)"; make engine-tests
 engine-tests:
 	@flock build/lock cmake --build build -j $(JOBS) --target engine_programs
 	@ctest --test-dir build -L engines --output-on-failure -j $(JOBS)
 	@$(PYTHON) -m pytest -m 'engines and not soak' tests/engines
 
-# Where there is no .venv, the tree has been built elsewhere and the machine's Python is used.
+# Without a .venv, the tree was built elsewhere, and the system's Python is used.
 GPU_PYTHON = $(or $(wildcard $(PYTHON)),python3)
 GPU_RESULTS = bench/results/gpu
 test-gpu: $(if $(wildcard $(PYTHON)),build)
-	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "there is no GPU here")'
+	@$(GPU_PYTHON) -c 'import torch, sys; sys.exit(0 if torch.cuda.is_available() else "no GPU found")'
 	@mkdir -p $(GPU_RESULTS); set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) -m pytest --noconftest \
 		tests/python/frameworks/test_gpu.py tests/mesh/test_mesh_gpu.py tests/params/devices/test_params_gpu.py tests/pipe/test_pipe_gpu.py 2>&1 | tee $(GPU_RESULTS)/tests.txt
 	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH PYTHONUNBUFFERED=1 $(GPU_PYTHON) bench/gpu.py --quick \
@@ -92,8 +92,8 @@ test-gpu: $(if $(wildcard $(PYTHON)),build)
 	@set -o pipefail; PYTHONPATH=python:$$PYTHONPATH $(GPU_PYTHON) bench/gpu_mesh.py --quick \
 		--json $(GPU_RESULTS)/mesh.json 2>&1 | tee $(GPU_RESULTS)/mesh.txt
 
-# The sanitizers guess where libraries that are loaded later keep what is a thread's own, and a wrong
-# guess, once in some hundred runs, ends a sound test by a signal.
+# The sanitizers guess where libraries loaded later keep thread-local storage. A wrong guess, about once in a
+# hundred runs, kills a correct test with a signal.
 NO_GUESSES = intercept_tls_get_addr=0
 
 asan: setup
@@ -108,7 +108,7 @@ tsan: setup
 	@TSAN_OPTIONS=second_deadlock_stack=1:$(NO_GUESSES) $(FIXED_MAP) \
 		ctest --test-dir build-tsan -LE engines --output-on-failure -j $(JOBS)
 
-# Inputs of each target lie in tests/corpus/<target>/, where there are any.
+# The inputs of a target, if any, are in tests/corpus/<target>/.
 fuzz: setup
 	@$(call configure,build-asan,-DLIG_SANITIZE=address -DLIG_PYTHON=OFF)
 	@$(call compile,build-asan)
@@ -142,7 +142,7 @@ wheel: setup
 install: setup
 	@$(call configure,build-release,-DCMAKE_BUILD_TYPE=Release -DLIG_TESTS=OFF)
 	@$(call compile,build-release)
-	@cmake --install build-release --prefix "$(or $(PREFIX),$(error say where: make install PREFIX=...))"
+	@cmake --install build-release --prefix "$(or $(PREFIX),$(error set PREFIX: make install PREFIX=...))"
 
 clean:
 	@rm -rf build build-* dist python/ligament/_core.abi3.so python/ligament/lib python/ligament/bin

@@ -317,7 +317,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
-        print("bench/gpu.py: no GPU here")
+        print("bench/gpu.py: no GPU found")
         return 1
     arguments.folder.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()

@@ -166,7 +166,7 @@ def sample(bench: Bench) -> None:
 
 
 def idle(bench: Bench) -> None:
-    """What a node costs while nobody wants anything."""
+    """The cost of an idle node."""
     for nodes in (2, 4):
         row = bench.remote("idle", nodes=nodes, seconds=3)
         bench.note("idle", str(nodes), value=row["idle"])
@@ -192,7 +192,7 @@ def in_python() -> None:
     params.setup(keys, 1)
     server = params.Server(length)
     worker = params.Worker(0, server)
-    for first in range(0, keys, batch):  # rows that nobody has written may be one page of zeros
+    for first in range(0, keys, batch):  # unwritten rows may share one page of zeros
         worker.set(np.arange(first, first + batch), np.ones((batch, length), np.float32))
     draws = np.random.default_rng(1).integers(keys, size=(lists, batch))
     arrays = {"numpy": lambda x: x}

@@ -118,7 +118,7 @@ static int is_active(const seat *self)
     return self->rank == 0 || self->task->both;
 }
 
-/* Rows that nobody has written may be one page of zeros. */
+/* Unwritten rows may share one page of zeros. */
 static void fill(seat *self)
 {
     const params_task *task = self->task;

@@ -143,7 +143,7 @@ static void run_metis(bench *b)
     report_bins(b, "metis, as it is", best);
 }
 
-/* libscotch 7, 32-bit SCOTCH_Num; its objects are allocated by itself. */
+/* libscotch 7, 32-bit SCOTCH_Num; it allocates its own objects. */
 typedef struct scotch {
     void *(*graph_alloc)(void);
     void *(*strat_alloc)(void);

@@ -1,6 +1,6 @@
-# LMDB, xxHash and OpenSSL's headers are required, liburing is not. Libraries are linked statically, so that the library asks nothing
-# of the machine it runs on. ligament_dependencies carries what shared library and archive both need, lmdb_shared
-# and lmdb_static are what each of them takes for LMDB.
+# LMDB, xxHash and OpenSSL's headers are required, liburing is not. Libraries are linked statically, so that the result depends
+# only on libc. ligament_dependencies has what the shared library and the archive both need; lmdb_shared and
+# lmdb_static are their variants of LMDB.
 find_package(Threads REQUIRED)
 add_library(ligament_dependencies INTERFACE)
 target_link_libraries(ligament_dependencies INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
@@ -14,14 +14,14 @@ find_library(LMDB_SHARED lmdb)
 find_path(URING_INCLUDE liburing.h)
 find_library(URING_STATIC liburing.a)
 if(NOT XXHASH_INCLUDE)
-  message(FATAL_ERROR "xxhash.h is not here (Debian: libxxhash-dev)")
+  message(FATAL_ERROR "xxhash.h was not found (Debian: libxxhash-dev)")
 endif()
 if(NOT LMDB_INCLUDE OR NOT (LMDB_STATIC OR LMDB_SHARED))
-  message(FATAL_ERROR "LMDB is not here (Debian: liblmdb-dev)")
+  message(FATAL_ERROR "LMDB was not found (Debian: liblmdb-dev)")
 endif()
-# Headers alone: the library is loaded at run time, by who has a secret.
+# Headers only: the library is loaded at run time, when a secret is first used.
 if(NOT OPENSSL_INCLUDE OR NOT OPENSSL_CONFIG_INCLUDE)
-  message(FATAL_ERROR "openssl/ssl.h is not here (Debian: libssl-dev)")
+  message(FATAL_ERROR "openssl/ssl.h was not found (Debian: libssl-dev)")
 endif()
 target_include_directories(ligament_dependencies SYSTEM INTERFACE "${XXHASH_INCLUDE}" "${LMDB_INCLUDE}"
   "${OPENSSL_INCLUDE}" "${OPENSSL_CONFIG_INCLUDE}")
@@ -37,8 +37,8 @@ function(fits_shared_object result archive)
   set(${result} ${${result}} PARENT_SCOPE)
 endfunction()
 
-# Distributions compile liblmdb.a for programs: its one reference to stderr cannot stand in a shared object. In
-# our copy that reference and the printing are ours (src/backend/file/catalog/lmdb_stderr.c).
+# Distributions compile liblmdb.a for programs: its one reference to stderr cannot be linked into a shared object. In
+# our copy, that reference and the printing are replaced by ours (src/backend/file/catalog/lmdb_stderr.c).
 function(choose_lmdb result)
   if(LMDB_STATIC)
     fits_shared_object(LMDB_FITS "${LMDB_STATIC}")
@@ -61,13 +61,13 @@ function(choose_lmdb result)
       endif()
     endif()
   endif()
-  message(STATUS "LMDB: no archive that fits a shared object, the shared library is used")
+  message(STATUS "LMDB: no archive that can be linked into a shared object; using the shared library")
   set(${result} "${LMDB_SHARED}" PARENT_SCOPE)
 endfunction()
 
 choose_lmdb(lmdb_shared)
 if(NOT lmdb_shared)
-  message(FATAL_ERROR "liblmdb.a does not fit a shared object and there is no liblmdb.so")
+  message(FATAL_ERROR "liblmdb.a cannot be linked into a shared object, and liblmdb.so was not found")
 endif()
 if(LMDB_STATIC)
   set(lmdb_static "${LMDB_STATIC}")
@@ -80,5 +80,5 @@ if(URING_INCLUDE AND URING_STATIC)
   target_include_directories(ligament_dependencies SYSTEM INTERFACE "${URING_INCLUDE}")
   target_link_libraries(ligament_dependencies INTERFACE "${URING_STATIC}")
 else()
-  message(STATUS "liburing is not here: files are written and read without io_uring")
+  message(STATUS "liburing was not found: files are written and read without io_uring")
 endif()

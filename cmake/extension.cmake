@@ -1,7 +1,7 @@
 # ligament._core for the limited API: one file serves every CPython from 3.11 on.
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 add_library(core MODULE ${core_sources})
-# Some distributions split pyconfig.h off into a folder that only their own compiler looks into.
+# Some distributions install pyconfig.h in a folder that only their own compiler searches.
 target_include_directories(core SYSTEM PRIVATE ${Python_INCLUDE_DIRS} ${LIG_PYTHON_CONFIG_INCLUDE})
 target_include_directories(core PRIVATE "${top}/python/core")
 target_link_libraries(core PRIVATE shared ligament_flags)

@@ -6,7 +6,7 @@ set(CMAKE_C_EXTENSIONS OFF)
 # Release, of wheels and `make install`, keeps -DNDEBUG.
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
 
-# gcc cannot know that lig_fail never returns LIG_OK: after LIG_TRY every output seems possibly unset to it.
+# gcc does not know that lig_fail never returns LIG_OK, and warns of uninitialised outputs after LIG_TRY.
 add_library(ligament_flags INTERFACE)
 target_compile_options(ligament_flags INTERFACE
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
@@ -16,7 +16,7 @@ if(LIG_WERROR)
   target_compile_options(ligament_flags INTERFACE -Werror)
 endif()
 
-# UBSan goes on after a finding unless told otherwise, and a test that goes on passes.
+# By default UBSan continues after a finding, and the test would pass.
 if(LIG_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
 elseif(LIG_SANITIZE STREQUAL "thread")

@@ -1,4 +1,4 @@
-# `cmake --install build --prefix X`, and the wheel: the same files, found again from wherever they were put.
+# `cmake --install build --prefix X`, and the wheel: the same files, located relative to the library.
 include(CMakePackageConfigHelpers)
 configure_file(ligament.pc.in ligament.pc @ONLY)
 write_basic_package_version_file(ligament-config-version.cmake VERSION ${PROJECT_VERSION}

@@ -1,5 +1,5 @@
 # find_package(ligament): targets ligament::ligament, and ligament::static where the archive was installed.
-# Everything is found from where this file lies, so that the folder can be moved.
+# Paths are relative to this file, so that the folder can be moved.
 get_filename_component(ligament_root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 
 if(NOT TARGET ligament::ligament)

@@ -1,5 +1,5 @@
-# Plugins with an outside library: shared objects of their own, loaded when they are first asked for. They are built
-# against the library's headers and link nothing of it.
+# Plugins that need an external library are separate shared objects, loaded on first use. They are compiled
+# with the library's headers and are not linked with it.
 find_path(UCX_INCLUDE ucp/api/ucp.h)
 if(UCX_INCLUDE)
   file(GLOB ucx_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/net/ucx/*.c")
@@ -16,7 +16,7 @@ if(UCX_INCLUDE)
   set_target_properties(ucx PROPERTIES OUTPUT_NAME ligament_ucx LINKER_LANGUAGE C
     LIBRARY_OUTPUT_DIRECTORY "${stage}/lib")
 else()
-  message(STATUS "UCX is not here (Debian: libucx-dev): the ucx transport is not built")
+  message(STATUS "UCX was not found (Debian: libucx-dev): the ucx transport is not built")
 endif()
 
 # add_engine(name folders... SOURCES files...): the engine of a storage service from src/backend/<name>, built with the
@@ -45,17 +45,17 @@ if(CURL_INCLUDE)
   add_engine(s3 "${CURL_INCLUDE}" "${OPENSSL_INCLUDE}" "${OPENSSL_CONFIG_INCLUDE}"
     SOURCES src/backend/remote/format/numbered_commit.c)
 else()
-  message(STATUS "libcurl is not here (Debian: libcurl4-openssl-dev): stores on S3 are not built")
+  message(STATUS "libcurl was not found (Debian: libcurl4-openssl-dev): stores on S3 are not built")
 endif()
 
 find_path(RADOS_INCLUDE rados/librados.h)
 if(RADOS_INCLUDE)
   add_engine(rados "${RADOS_INCLUDE}")
 else()
-  message(STATUS "librados is not here (Debian: librados-dev): rados:// is not built")
+  message(STATUS "librados was not found (Debian: librados-dev): rados:// is not built")
 endif()
 
-# EvoStore's C functions. It is loaded and never linked with: one of them has the name of a system call.
+# EvoStore's C functions. Programs load it and never link it: one function has the name of a system call.
 file(GLOB evostore_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/compat/evostore/*.c")
 list(FILTER evostore_sources EXCLUDE REGEX "_(test|fuzz)\\.c$")
 set(evostore_map "${CMAKE_CURRENT_SOURCE_DIR}/src/compat/evostore/evostore.map")

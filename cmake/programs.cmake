@@ -2,7 +2,7 @@
 find_path(CMOCKA_INCLUDE cmocka.h)
 find_library(CMOCKA_LIBRARY cmocka)
 if(NOT CMOCKA_INCLUDE OR NOT CMOCKA_LIBRARY)
-  message(STATUS "cmocka is not here: the C tests are not built")
+  message(STATUS "cmocka was not found: the C tests are not built")
   set(test_sources "")
 endif()
 
@@ -26,7 +26,7 @@ if(NOT TARGET ucx_parts OR NOT UCP_LIBRARY OR NOT UCS_LIBRARY)
   list(FILTER bench_sources EXCLUDE REGEX "/ucx_bare\\.c$")
 endif()
 
-# The program without its main, for what lies in tests/cli/.
+# The program without its main, for tests/cli/.
 set(cli_parts ${cli_sources})
 list(FILTER cli_parts EXCLUDE REGEX "/ligament\\.c$")
 if(cli_parts)
@@ -137,7 +137,7 @@ endforeach()
 add_store_suite(remote load/resolved_model_test SCENE_REMOTE="60") # who cannot pin relies on the grace
 
 # On services that tools/engines starts, also through a server (make test-engines): one program for all of them,
-# which LIGAMENT_TEST_STORE tells where. They are not part of every build.
+# whose store is LIGAMENT_TEST_STORE. They are not part of the default build.
 set(engine_suites store_test store_random_test save/dedup_test save/save_part_test load/watch_test find/find_test
   load/resolved_model_test)
 set(engine_rados "rados://$LIGAMENT_TEST_RADOS_POOL/%?conf=$LIGAMENT_TEST_RADOS_CONF")

@@ -1,8 +1,8 @@
-# What is compiled into what follows from where a file lies and how it is named.
+# A file's folder and name decide what it is compiled into.
 set(top "${CMAKE_CURRENT_SOURCE_DIR}")
 
 file(GLOB_RECURSE library_sources CONFIGURE_DEPENDS "${top}/src/*.c")
-# Plugins with an outside library, and the originals' C functions, are shared objects of their own.
+# Plugins with an outside library, and the originals' C functions, are separate shared objects.
 list(FILTER library_sources EXCLUDE REGEX "_(test|fuzz)\\.c$|/src/(compat|net/ucx|backend/rados|backend/s3)/")
 file(GLOB_RECURSE cli_sources CONFIGURE_DEPENDS "${top}/cli/*.c")
 file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS "${top}/python/core/*.c")
@@ -11,7 +11,7 @@ file(GLOB_RECURSE fuzz_sources CONFIGURE_DEPENDS "${top}/src/*_fuzz.c" "${top}/t
 file(GLOB bench_sources CONFIGURE_DEPENDS "${top}/bench/*.c" "${top}/bench/peers/*.c")
 file(GLOB example_sources CONFIGURE_DEPENDS "${top}/examples/c/*.c")
 
-# The processor is asked at run time which of these may be called.
+# Which of these is called is decided at run time by the processor's features.
 function(compile_for source)
   if(EXISTS "${top}/src/${source}")
     set_source_files_properties("${top}/src/${source}" PROPERTIES COMPILE_OPTIONS "${ARGN}")

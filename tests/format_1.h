@@ -1,4 +1,4 @@
-/* Makes a store of format 1, as programs of before wrote it, of one that nobody has open. */
+/* Makes a store of format 1, as older versions wrote it, from one that no process has open. */
 #ifndef LIGI_FORMAT_1_H
 #define LIGI_FORMAT_1_H
 

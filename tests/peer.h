@@ -89,7 +89,7 @@ __attribute__((format(printf, 2, 3))) static inline const char *peer_ask(peer *s
     return peer_hear(self);
 }
 
-/* For one that nobody traces. */
+/* For a process that is not traced. */
 static inline void peer_kill(peer *self)
 {
     if (self->process > 0) {
@@ -100,7 +100,7 @@ static inline void peer_kill(peer *self)
     self->process = 0;
 }
 
-/* It ends by itself when nobody is left to ask: 0 when it did so without a fault. */
+/* It exits when its parent has gone: 0 if it exited without an error. */
 static inline int peer_stop(peer *self)
 {
     int status = 0;

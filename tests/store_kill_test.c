@@ -83,7 +83,7 @@ typedef struct kill_case {
     const operation *operation;
     int beside;    /* A holds the store open */
     size_t commit; /* the step at which the process before it is killed */
-    trace whole;   /* the operation when nobody is killed */
+    trace whole;   /* the operation without a kill */
     char after[PEER_TEXT_BYTES];
 } kill_case;
 
@@ -314,7 +314,7 @@ static void try_point(stage *self, kill_case *one, size_t step, const char *orde
     enum trace_end end = run_killed(self, one, step, traced);
     verdict found = {.one = one,
                      .before = one->operation->fresh ? "ok +0" : self->before,
-                     .what = "the process hangs, or has ended by itself"};
+                     .what = "the process hangs, or has exited on its own"};
     int fine = end != TRACE_FAILED;
     for (const char *at = order; fine && *at; at += at[2] ? 3 : 2)
         fine = act(self, &found, at);

@@ -116,7 +116,7 @@ def test_program_by_cmake(prefix, user, tmp_path):
 
 
 def test_headers_stand_alone(prefix, tmp_path):
-    """Each header by itself, as C11 and as C++, without a warning."""
+    """Each header alone, as C11 and as C++, without a warning."""
     for header in sorted((prefix / "include/ligament").glob("*.h")):
         for compiler, standard, ending in (("cc", "c11", "c"), ("c++", "c++17", "cc")):
             source = tmp_path / f"alone.{ending}"

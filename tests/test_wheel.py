@@ -184,7 +184,7 @@ def test_tags(wheel):
     match = re.search(r"-cp311-abi3-.*manylinux_2_(\d+)_\w+\.whl$", wheel.name)
     assert match, wheel.name
     here = int(platform.libc_ver()[1].split(".")[1])
-    # On newer systems their liblmdb.a asks for a newer glibc than the compiler is told to use.
+    # On newer systems their liblmdb.a requires a newer glibc than the compiler targets.
     assert int(match.group(1)) <= (28 if here <= 36 else here)
 
 

@@ -180,7 +180,7 @@ static inline int trace_at_call(trace *self, trace_thread *thread)
     return self->step++ == self->kill_at;
 }
 
-/* 1 when the process is to die here; otherwise the thread goes on. */
+/* 1 when the process is to die here; otherwise the thread continues. */
 static inline int trace_stopped(trace *self, trace_thread *thread, int status)
 {
     int signal = WSTOPSIG(status), event = status >> 16;

@@ -345,7 +345,7 @@ def check_paths(tree: Tree) -> None:
         if name.startswith("src/") and is_c(name) and not is_test(name):
             for number, line in enumerate(tree.text(name).splitlines(), 1):
                 if pattern.search(line):
-                    tree.find(name, number, "a hard-coded path; places are told, by URI or option")
+                    tree.find(name, number, "a hard-coded path; take it from a URI or an option")
 
 
 def check_pickle(tree: Tree) -> None:
@@ -505,7 +505,7 @@ def run_tool(tree: Tree, name: str, *arguments: str) -> None:
             [program, *arguments], cwd=tree.root, capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
-        tree.notes.append(f"{name} is not here, its check was left out")
+        tree.notes.append(f"{name} was not found; its check is skipped")
         return
     if done.returncode != 0:
         tree.findings.append((done.stdout + done.stderr).strip() + f"\n({name})")

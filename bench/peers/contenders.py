@@ -33,7 +33,7 @@ def sync_tree(path: Path) -> None:
 
 
 class Contender:
-    # "place": into the tensors of the model; "own": what the peer's call returns by itself;
+    # "place": into the tensors of the model; "own": what the peer's call returns by default;
     # "map": views of the file, all pages touched; "raw": the same without comparing checksums.
     modes: tuple[str, ...] = ("place",)
     suffix = ""

@@ -81,7 +81,7 @@ static void doze(side *self, _Atomic uint32_t *flag)
     (void)!read(bell.fd, &count, sizeof count);
 }
 
-/* Waits as the side is told to. 1 when it is time to sleep. */
+/* Waits in the configured mode. Returns 1 when it is time to sleep. */
 static int tired(const side *self, unsigned turn, uint64_t *until)
 {
     pause_cpu();

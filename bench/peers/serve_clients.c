@@ -228,7 +228,7 @@ static int report(const client *clients, int client_count)
     return 0;
 }
 
-/* Threads are started only when all are connected: nobody waits at the barrier for ever. */
+/* Threads are started once all are connected, so that none waits at the barrier for ever. */
 static int run(bench *self, client *clients, int count)
 {
     pthread_t threads[CLIENTS_MAX];

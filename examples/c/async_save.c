@@ -30,7 +30,7 @@ static lig_status save(lig_store *store)
         if (lig_ticket_progress(ticket, before, LIG_FOREVER, &done) != LIG_OK)
             break;
         for (; before < done; before++)
-            values[before][0] += 1; /* training goes on: the saved bytes are safe */
+            values[before][0] += 1; /* training continues: the saved bytes do not change */
     }
     lig_status status = lig_ticket_wait(ticket, LIG_FOREVER);
     lig_ticket_destroy(ticket);

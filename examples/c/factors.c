@@ -74,7 +74,7 @@ static void step(lig_params_worker *worker, const cell *one)
     need(lig_params_push(worker, keys, 2, change, 2 * WIDTH, &ticket));
 }
 
-/* The cells of one block of users and one of items; the clock goes on once a block. */
+/* The cells of one block of users and one of items; the clock advances once per block. */
 static void meet(lig_params_worker *worker, const cell *cells, int user_block, int item_block)
 {
     int64_t keys[USERS + ITEMS];

@@ -36,7 +36,7 @@ typedef struct training_job {
     void (*train)(training_run *run);
     int epochs;
     double tolerance; /* relative; 0: the same bits */
-    int resume;       /* one node more from half-way on: train goes on from what it has saved */
+    int resume;       /* add a node half-way: train continues from its last save */
 } training_job;
 
 static inline void need(lig_status status)

@@ -11,13 +11,13 @@ cd "${PBS_O_WORKDIR:-.}"
 : "${PROGRAM:?which program: qsub -v PROGRAM=script.py pbs.sh}"
 export LIGAMENT_SERVERS=${LIGAMENT_SERVERS:-1}
 
-# Where the nodes' file is not shared the other hosts cannot read it, so all are told the first host and a port that
+# Where the nodes' file is not shared the other hosts cannot read it, so all get the first host and a port that
 # follows from the job's number. The mesh takes the port above it.
 MASTER_ADDR=$(head -n 1 "$PBS_NODEFILE")
 MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
 export MASTER_ADDR MASTER_PORT
 
-# Processes on several hosts need a secret, in a folder that the nodes share and nobody else may read.
+# Processes on several hosts need a secret, in a folder that the nodes share and no other user may read.
 umask 077
 folder=$(mktemp -d "${LIGAMENT_SHARED:-$HOME}/.mesh-${PBS_JOBID%%[!0-9]*}-XXXXXX")
 trap 'rm -rf "$folder"' EXIT
@@ -26,7 +26,7 @@ export LIGAMENT_SECRET_FILE=$folder/secret
 
 count=$(wc -l < "$PBS_NODEFILE")
 variables=(LIGAMENT_SERVERS LIGAMENT_SECRET_FILE MASTER_ADDR MASTER_PORT)
-# Open MPI passes on what it is told to, the others pass on everything.
+# Open MPI forwards only the listed variables, other implementations forward all.
 pass=()
 if mpiexec --version 2>&1 | grep -qi 'open.\?mpi\|openrte'; then
     for name in "${variables[@]}"; do

@@ -31,7 +31,7 @@ BAR = 24
 
 
 def make_data(samples: int) -> tuple[Any, Any]:
-    """Ten classes of strokes, shifted and in noise: pictures that nobody has to download."""
+    """Ten classes of strokes, shifted and with noise: images that need no download."""
     import torch
 
     generator = torch.Generator().manual_seed(1)
@@ -63,7 +63,9 @@ class Run:
     def __init__(self, samples: int) -> None:
         import torch
 
-        torch.set_num_threads(1)  # the same sums in the same order, whoever else is on the machine
+        torch.set_num_threads(
+            1
+        )  # the same sums in the same order, independent of the machine's load
         torch.manual_seed(0)
         self.pictures, self.labels = make_data(samples)
         self.model = lenet5()
@@ -104,7 +106,7 @@ class Run:
 
 
 def train(folder: Path, samples: int) -> None:
-    """Goes on from the newest checkpoint; tells what happens as lines of JSON."""
+    """Continues from the newest checkpoint; reports what happens as lines of JSON."""
     import torch
     from ligament.checkpoint import Checkpointer
 
@@ -241,7 +243,7 @@ def main(folder: Path, samples: int) -> int:
         survived, problems = checkpoints.latest(), checkpoints.store.check().problems
         there = f"epochs {checkpoints.steps()} are there"
         say(f"\nAfter the kill {there}, " + (f"PROBLEMS: {problems}" if problems else "all whole."))
-    say("\nTraining again; it finds the newest checkpoint by itself:")
+    say("\nTraining again; it resumes from the newest checkpoint:")
     second = watch(folder / "run", samples, kill=False)
     say("\nFor comparison, the same training without the kill ...")
     run = Run(samples)

@@ -39,7 +39,7 @@ Genome = list[list[Any]]  # [width, activation] of each hidden layer
 
 
 def make_data() -> tuple[Any, Any, Any, Any]:
-    """Points that a network nobody knows has put into classes."""
+    """Points that a random network has classified."""
     import torch
 
     generator = torch.Generator().manual_seed(7)
@@ -107,7 +107,7 @@ def train(model: Any, data: tuple[Any, Any, Any, Any], frozen: set[str], seed: i
 
 
 class Worker:
-    """Takes a good model, changes it, sees how good that is; until it is told enough."""
+    """Takes a good model, changes it and evaluates the result, until it is asked to stop."""
 
     def __init__(self, place: str, number: int) -> None:
         import torch

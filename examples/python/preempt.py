@@ -1,4 +1,4 @@
-"""A training run on two processes that its scheduler stops, and that goes on where it was.
+"""A training run on two processes that its scheduler stops, and that resumes where it was.
 
     preempt.py               plays the scheduler: starts the job, stops it with SIGTERM, starts it
     preempt.py RUN FOLDER    one process of the job, as torchrun or Slurm would start it
@@ -65,7 +65,7 @@ def wait_for(path: str) -> None:
 
 
 def reserve() -> socket.socket:
-    """A port that is given to nobody else while this is open: bound, and not listened on."""
+    """Reserves a port while this is open: it is bound, and not listened on."""
     place = socket.socket()
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     place.bind(("127.0.0.1", 0))

@@ -108,7 +108,7 @@ def main(
     resume: bool = False,
 ) -> None:
     """One process, then several; `tolerance` is relative, 0 means the same bits. With `resume`
-    there is one node more from half-way on, and train goes on from what it has saved."""
+    a node is added half-way, and train continues from its last save."""
     name = os.path.basename(sys.argv[0]).removesuffix(".py")
     parser.add_argument("--nodes", type=int, default=2, help="processes (1: alone); 2 unless told")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"2 or more; {epochs}")

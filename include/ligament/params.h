@@ -10,7 +10,7 @@
  *   - One access of one key is atomic; accesses of several keys are not atomic together.
  *   - Accesses of one key by one worker take effect in program order, even if the worker does not wait for them and
  *     while the row moves. Within a call that is the order of its keys: if a key is set twice, the last value counts.
- *   - Every push takes effect exactly once. Replicas converge to the owner's bytes once nobody pushes.
+ *   - Every push takes effect exactly once. Replicas converge to the owner's bytes once pushes stop.
  * 
  * lig_params is **shared**. A worker belongs to one thread at a time; each node has `worker_count` of them. In a forked
  * child all calls return LIG_E_CLOSED and close frees memory only. Every wait ends: at its timeout, or with LIG_E_PEER

@@ -9,7 +9,7 @@
  *     lig_server_close(server);
  *
  * Clients on the same host connect through shared memory. Other processes may use the same store directly at the same
- * time. A lig_server is **shared**: any thread may use it, but nobody may close it while a call on it runs. In a forked
+ * time. A lig_server is **shared**: any thread may use it, but none may close it during a call. In a forked
  * child close frees memory only. */
 #ifndef LIGAMENT_SERVE_H
 #define LIGAMENT_SERVE_H

@@ -35,7 +35,7 @@ class Place:
     servers: int
     group_size: int
     address: str  # host:port
-    scheduler: bool | None  # whether a process has that role; None: nobody knows
+    scheduler: bool | None  # whether a process has that role; None: unknown
     source: str  # "arguments", "DMLC", "torchrun", "Slurm", "PBS", "MPI"
     host: str | None = None  # what others call this host
 

@@ -89,7 +89,7 @@ def release_all(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], An
             released = done
         ticket.wait()
         after()
-    except Exception:  # whoever waits for the ticket hears of it
+    except Exception:  # waiting for the ticket raises it
         pass
     finally:
         batch.release(released, count)

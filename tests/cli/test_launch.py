@@ -1,4 +1,4 @@
-"""`ligament launch`: who is started, what they are told, what is printed, and how it ends."""
+"""`ligament launch`: the processes it starts, their environment, output and exit status."""
 
 import contextlib
 import os
@@ -336,7 +336,7 @@ def test_refusals(ligament, words, status, part):
 
 
 def test_a_failed_process_is_restarted(ligament):
-    """Its last line is printed, its count is told, and the job goes on."""
+    """Its last line and its count are printed, and the job continues."""
     script = """printf "run $LIGAMENT_RESTART"
     test "$DMLC_ROLE" = server || exit $((2 - LIGAMENT_RESTART))"""
     done = ligament.run("launch", "-w", 2, "-s", 1, "--restarts", 2, "--", "sh", "-c", script)

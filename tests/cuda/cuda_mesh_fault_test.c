@@ -114,7 +114,7 @@ static void test_each_call_fails(const char *transport)
             for (int round = 0; round < 4; round++)
                 *(exchange(&on) ? &worked : &failed) += 1;
             fake_cuda_fail(names[i], 0, 0);
-            if (!exchange(&on)) /* what nobody waited for is told once */
+            if (!exchange(&on)) /* a failure that no call waited for is reported once */
                 assert_true(exchange(&on));
             close_stage(&on);
         }

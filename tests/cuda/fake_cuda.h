@@ -1,6 +1,6 @@
 /* A CUDA driver over host memory, for tests. Work on a stream runs when somebody waits for it and
  * not before, so that a missing wait shows as wrong bytes; only what precedes a word that a stream
- * writes (cuStreamWriteValue64) runs by itself. Breaches of the rules that the library
+ * writes (cuStreamWriteValue64) runs automatically. Breaches of the rules that the library
  * keeps (context current, relaxed capture mode, pinned memory, no copies on the legacy stream) are
  * collected in fake_cuda_breach. */
 #ifndef FAKE_CUDA_H

@@ -29,7 +29,7 @@ def content(name: str, version: int) -> np.ndarray:
 
 def verify(store: ligament.Store, name: str) -> int | None:
     """The version of a model, whose bytes must be that version's; None if there is no such model.
-    The handle pins the packs: whoever retires them meanwhile does not take them away."""
+    The handle pins the packs, even if another process retires the model."""
     try:
         model = store[name]
         tree = store.load(model)

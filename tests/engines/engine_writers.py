@@ -105,7 +105,7 @@ def campaign(
     `fault` does something to the service. Returns the number of acknowledged changes."""
     rng = random.Random(rounds)
     with ligament.Store(uri):
-        pass  # nobody is killed while creating it
+        pass  # no process is killed while creating it
     with writers(uri, count, folder) as running:
         everyone = list(running)
         for round_ in range(rounds):

@@ -233,7 +233,7 @@ def test_names_with_odd_letters(s3_uri: Callable[..., str], prefix: str) -> None
 
 
 def test_certificates(s3_uri: Callable[..., str], cluster: dict[str, str], tmp_path: Path) -> None:
-    """A certificate that nobody vouches for is refused; with its authority's it is verified."""
+    """An untrusted certificate is refused; with its authority's certificate it is verified."""
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=gateway"]

@@ -36,14 +36,14 @@ typedef enum model_mistake {
     MODEL_ZEROS_END,            /* zeros end the log, whatever a witness says */
     MODEL_NO_WITNESS,           /* whatever does not fit is cut */
     MODEL_ROLL_UNSYNCED,        /* the next segment begins before the last one is synced */
-    MODEL_ROLL_FORGOTTEN,       /* nobody learns of a segment whose maker died */
+    MODEL_ROLL_FORGOTTEN,       /* a segment whose writer died is not announced */
     MODEL_SYNC_OLD_SEGMENT,     /* by a descriptor opened before the roll */
     MODEL_TRUNCATE_EARLY,       /* old segments go before the checkpoint's name is synced */
     MODEL_SHOW_UNSYNCED,        /* a reader shows what is not synced */
     MODEL_COPY_FROM_HINT,       /* a copy begins at `synced`, though that lies segments back */
     MODEL_NO_FOLDER_SYNC,       /* a segment is used before its name is synced */
     MODEL_FOUND_NAME,           /* one left by a dead process is used without that */
-    MODEL_NO_ADOPT,             /* a writer goes on after what was published */
+    MODEL_NO_ADOPT,             /* a writer continues after the published tail */
     MODEL_REMOVE_OWN,           /* a writer removes its pack after "outcome unknown" */
     MODEL_INDEX_BY_VERSION,     /* an index is current when its version is */
     MODEL_INDEX_LATER,          /* lost commits leave the index after the new epoch has begun */
@@ -85,7 +85,7 @@ typedef struct model_entry_change { /* of a folder, not yet synced */
 
 typedef struct model_head {
     uint8_t appended, segment, synced, epoch, poisoned, valid;
-    uint8_t next; /* the segment being begun + 1: whoever has W next finishes that */
+    uint8_t next; /* the segment being begun + 1: the next holder of W completes it */
 } model_head;
 
 typedef enum model_role {
@@ -423,7 +423,7 @@ static inline void model_rely(model_world *world, uint8_t id, uint64_t begun,
                               model_chooser *chooser)
 {
     uint64_t past = world->records[id].past;
-    if (world->damaged && world->cut) /* it is told */
+    if (world->damaged && world->cut) /* it is reported */
         return;
     if (begun & ~past)
         model_violate(chooser, "a commit does not contain what was acknowledged before it began");

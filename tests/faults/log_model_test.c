@@ -94,7 +94,7 @@ static void evict(model_world *world)
         }
 }
 
-/* Damages something of a log that nobody has open; what fits is found by chance. */
+/* Damages a random part of a log that no process has open. */
 static void damage(model_world *world, model_chooser *chooser)
 {
     world->cut = 0;

@@ -621,7 +621,7 @@ static inline void model_begin(model_world *world, model_process *self, model_ch
     int others = 0;
     for (unsigned i = 0; i < world->process_count; i++)
         others += world->processes[i].opened;
-    if (!self->opened && others == 0) { /* nobody vouches for the hints and the index */
+    if (!self->opened && others == 0) { /* the hints and the index are unverified */
         world->head.valid = 0;
         world->index = 0;
     }

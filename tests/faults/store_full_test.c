@@ -24,7 +24,7 @@ static void put_file(const char *path, const char *text)
         close(fd);
 }
 
-/* A space of mounts that nobody else sees; 0 where that is not permitted. */
+/* A private mount namespace; 0 if that is not permitted. */
 static int own_mounts(void)
 {
     char text[64];

@@ -1,5 +1,5 @@
 /* Each system call of a commit is refused in turn, as by a kernel without descriptors, locks or
- * room. What the caller is told must be true: after a success the change is there; after a failure
+ * room. The returned status must be true: after a success the change is there; after a failure
  * it is not, unless the failure says that this is unknown; and others work on. */
 #include "faults/traced_store.h"
 

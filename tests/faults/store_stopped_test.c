@@ -1,6 +1,6 @@
 /* A process is stopped, or killed, at each of the system calls of a commit, while it holds the lock
  * of those who write or syncs for everybody. The others read, save or end with a timeout that names
- * it; and when it goes on, it does no harm. */
+ * it; and when it continues, it does no harm. */
 #include "backend/file/log/head.h"
 #include "faults/traced_store.h"
 
@@ -95,7 +95,7 @@ static int holds(peer *who, const char *model)
     return strstr(who->answer, model) != NULL;
 }
 
-/* It goes on, and its commit succeeds. */
+/* It continues, and its commit succeeds. */
 static void go_on(stage *self, saver *one)
 {
     trace_continue(&one->traced);

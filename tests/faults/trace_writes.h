@@ -231,7 +231,7 @@ static inline void writes_look(writes *self, int touched, size_t from, size_t to
         if (node->folder)
             continue;
         writes_path(self, one, path, sizeof path);
-        /* Packs are large, and nobody maps them for writing. */
+        /* Packs are large, and are never mapped for writing. */
         if (one->node == touched)
             writes_compare(self, one->node, path, from, to);
         else if (node->now == NULL || strstr(path, "/packs/") == NULL)

@@ -67,7 +67,7 @@ def state_of(model: Any, optimizer: Any, step: Step) -> dict[str, Any]:
 
 
 def save(world: int) -> None:
-    """The same state as "run" and, while training goes on, as "late"."""
+    """The same state as "run" and, while training continues, as "late"."""
     model, optimizer = made(world, 1)
     want = whole(model, optimizer)
     if dist.get_rank() == 0:

@@ -1,4 +1,4 @@
-"""Keras: training that is cut off goes on at the epoch reached."""
+"""Keras: interrupted training resumes at the epoch it reached."""
 
 from __future__ import annotations
 

@@ -395,7 +395,7 @@ static void *wait_in_barrier(void *argument)
     return &status;
 }
 
-/* A barrier that nobody else comes to ends with the stop, and the member has left. */
+/* A barrier that no other member enters ends when the mesh stops, and the member has left. */
 static void test_stop_ends_a_barrier(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-"""Members that are killed, frozen and woken: whoever needs them hears of it, the others go on."""
+"""Members that are killed, stopped and continued: peers that need them get an error."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_silence_without_a_scheduler(party: Party, transport: str) -> None:
     mesh = Mesh(party, 1, 1, True, transport)
     exchange(mesh, 0)
     mesh["scheduler", 0].signal(signal.SIGKILL)
-    time.sleep(1.5 * LIVENESS_MS / 1000)  # nobody is lost who only has nothing to say
+    time.sleep(1.5 * LIVENESS_MS / 1000)  # an idle member is not lost
     exchange(mesh, 0)
     mesh["server", 0].signal(signal.SIGSTOP)
     answer = ask(mesh["worker", 0], "m.wait(push(), 60000)")

@@ -175,7 +175,7 @@ static void carries_all_sizes(void **state)
     close_pair(&server, &client);
 }
 
-/* Neither reads before both have sent: whoever blocks in sending never gets to read. */
+/* Neither reads before both have sent: a blocking send would deadlock. */
 static void large_ones_cross(void **state)
 {
     const ligi_net_options plain = {0};
@@ -225,7 +225,7 @@ static void many_peers(void **state)
     close_pair(&server, &client);
 }
 
-/* The server does not read: nobody drives it. */
+/* The server does not read: no thread drives it. */
 static void open_deaf(side *server, side *client, ligi_link **link, uint32_t queue_max)
 {
     const ligi_net_options plain = {0}, narrow = {.queue_max = queue_max};
@@ -424,7 +424,7 @@ static void cards_lead_there(void **state)
     open_pair(&server, &client, NULL);
     assert_ok(ligi_net_card(server.net, NULL, card, &bytes));
     ligi_connect connect = {.card = card, .card_bytes = bytes, .service = LIGI_SERVICE_TEST};
-    if (transport->clear) { /* not by itself, but where the fabric is trusted */
+    if (transport->clear) { /* not by default, but if the fabric is trusted */
         assert_status(ligi_net_connect(client.net, &connect, &link), LIG_E_NOTFOUND);
         side_close(&client);
         assert_ok(side_open(&client, NULL, &(ligi_net_options){.fabric = LIGI_FABRIC_ANY}));

@@ -23,7 +23,7 @@ static void serve_for_ever(int report, const char *where)
     size_t unreachable = 0;
     side self;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process behind */
     if (side_open(&self, where, &plain) != LIG_OK)
         _exit(3);
     self.echo = 1;

@@ -1,5 +1,5 @@
 /* Threads that drive, sleep and hold the lock, over every transport: what one thread begins is
- * finished by another that slept at the time, nobody is kept out, and hooks may send. */
+ * finished by another that was asleep at the time, no thread is locked out, and hooks may send. */
 #include "base/clock.h"
 #include "base/test.h"
 #include "net/link/link_send.h"

@@ -306,7 +306,7 @@ static void stopped_before_long_heads(void **state)
 }
 
 /* A peer that stands still while its message lands: memory is ours again once the landing has been
- * turned away or its link closed, also when the peer goes on. */
+ * turned away or its link closed, even if the peer continues. */
 typedef enum ucx_end { BY_CLOSE, BY_DIVERT, BY_REFUSAL, END_COUNT } ucx_end;
 
 static void end_landing(ucx_end how, side *client, ligi_link *link)
@@ -356,7 +356,7 @@ static void stopped_while_it_lands(void **state)
     free(iov.iov_base);
 }
 
-/* A goodbye that is not read in time is given up; whoever went on is met again. */
+/* A goodbye that is not read in time is abandoned; a peer that continues can reconnect. */
 static void stopped_at_the_goodbye(void **state)
 {
     ligi_send send = {.head = "again", .head_bytes = 5};
@@ -381,7 +381,7 @@ static void stopped_at_the_goodbye(void **state)
     peer_end(&one);
 }
 
-/* And one that goes on after a while has lost nothing. */
+/* And one that continues after a pause has lost nothing. */
 static void stopped_and_continued(void **state)
 {
     ligi_send send = {.head = "still there?", .head_bytes = 12};

@@ -1,4 +1,4 @@
-"""A node that does what it is told: joins with the arguments of its first line, then runs every
+"""A node that is driven by the test: joins with the arguments of its first line, then runs every
 line it reads and answers with one: the value, or the exception's name and sentence."""
 
 import json

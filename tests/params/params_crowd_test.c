@@ -1,4 +1,4 @@
-/* A node that takes nothing in for a while holds up those who ask it, and nobody else. */
+/* A node that does not read for a while delays only the nodes that send requests to it. */
 #include "params/params_peers.h"
 #include "thread_state.h"
 

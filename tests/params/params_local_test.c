@@ -1,4 +1,4 @@
-/* Who asks whether rows are here is told all or nothing, and never what was: rows leave and come
+/* A test for local rows returns all or nothing, and never stale values: rows leave and come
  * back meanwhile, and what the worker itself has sent is on its way. */
 #include "base/test.h"
 #include "params/params_scene.h"

@@ -138,7 +138,7 @@ static int play_stats(scene_node *self)
     return scene_close_both(self, params, worker);
 }
 
-/* Keys that nobody knew before, from every node. */
+/* New keys from every node. */
 static int play_hashed(scene_node *self)
 {
     lig_params *params;

@@ -1,5 +1,5 @@
 /* One call that names a key several times, while rows come and go: its writes are done in the order
- * of its keys, and who asks whether rows are here is told all or nothing. */
+ * of its keys, and a test for local rows returns all or nothing. */
 #include "params/params_peers.h"
 
 #include <math.h>
@@ -83,7 +83,7 @@ static void want(player *self)
                               now + 4 + roll(self, 4)));
 }
 
-/* Nothing is filled where something is not here. */
+/* Nothing is filled unless all rows are local. */
 static void look(player *self)
 {
     int64_t keys[BATCH];

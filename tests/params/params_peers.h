@@ -89,7 +89,7 @@ static inline lig_status peers_exchange(void *context, const void *mine, size_t 
 static inline void peers_child(peers *job, uint32_t rank)
 {
     lig_params *node = NULL;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process behind */
     alarm(PEERS_SECONDS);             /* and one that hangs ends */
     job->rank = rank;
     job->options.rank = rank;

@@ -50,7 +50,7 @@ typedef struct scene {
     scene_node nodes[SCENE_NODES_MAX];
 } scene;
 
-/* A rendezvous that nobody else has: `transport` is that of the links. */
+/* A rendezvous that no other test uses: `transport` is that of the links. */
 static inline void scene_init(scene *self, uint32_t count, const char *transport,
                               const lig_params_table *tables, uint32_t table_count)
 {

@@ -50,7 +50,7 @@ static int await_local(scene_node *self, lig_params_worker *worker, const int64_
     return 0;
 }
 
-/* Each node wants the next one's keys and nobody else does: they move, and are what they were. */
+/* Only the previous node wants a node's keys: they are relocated unchanged. */
 static int play_moves(scene_node *self)
 {
     lig_params *params;

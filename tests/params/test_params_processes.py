@@ -18,7 +18,7 @@ PUPPET = Path(__file__).parent / "node_puppet.py"
 
 
 def member(party: Party, rank: int | None, **options: Any) -> Process:
-    """A node that does what it is told."""
+    """A node that is driven by the test."""
     common: dict[str, Any] = {"num_threads": 1, "servers": 2, "address": party.address}
     common |= {"num_keys": 100, "tables": 4, "rank": rank, "timeout_ms": 40000}
     one = party.start(PUPPET)

@@ -17,7 +17,7 @@ FOREVER = 2**63 - 1
 
 
 def test_flush_ends_while_others_push(nodes: Any) -> None:
-    """Rounds are farther apart than a wait goes on without asking for signals."""
+    """Rounds are farther apart than the interval at which a wait checks for signals."""
     party = nodes(2, 4, 10, threads=2, round_us=120000)
     keys, ones = np.arange(10), np.ones((10, 4), "f4")
     ended = threading.Event()

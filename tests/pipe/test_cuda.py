@@ -8,7 +8,7 @@ from ligament.pipe import pipe_model, profile, trace
 from ligament.pipe.graph import flatten_arguments
 from pipe_models import OWN, REAL, make
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 
 @pytest.mark.parametrize("name", [*REAL, *OWN])

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from ligament.pipe import pipe_model, profile, trace  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 recent = pytest.mark.skipif(
     tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 13), reason="an earlier torch"
 )

@@ -173,7 +173,7 @@ def test_failure_is_heard_once(store: ligament.Store) -> None:
         for _ in range(2):
             with pytest.raises(ligament.ExistsError, match="'m'"):
                 ticket.result(60)
-    store.wait()  # whoever asked the ticket knows
+    store.wait()  # the ticket has already reported it
     store.save("n", {"x": np.zeros(1)})
 
 

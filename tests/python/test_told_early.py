@@ -1,4 +1,4 @@
-"""What callers get wrong is told in a sentence, before anything is done."""
+"""Wrong arguments raise a clear error before anything is done."""
 
 from __future__ import annotations
 

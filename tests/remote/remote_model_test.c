@@ -124,7 +124,7 @@ static uint64_t any_pack(service *world, const actor *self, int named)
 
 /* --- committing --- */
 
-/* Packs that were deleted so long ago that nobody can name them any more. */
+/* Packs that were deleted so long ago that no commit can name them any more. */
 static size_t find_forgotten(service *world, const actor *self, uint64_t *packs)
 {
     size_t kept = 0, found = ligi_remote_due(view_of(world, self), 0, world->now - GRACE - KEEP,

@@ -394,7 +394,7 @@ static void pins_outlast_condemnation(void **state)
     assert_ok(ops->pack_read(reader, id, secret, &range, 1, &bad));
     assert_memory_equal(bytes, "abc", 3);
     assert_status(ops->pack_size(reader, id, &size),
-                  LIG_E_NOTFOUND); /* nobody may begin to use it */
+                  LIG_E_NOTFOUND); /* it can no longer be pinned */
     ops->unpin(pin);
     ligi_remote_close(sweeper);
     sweeper = opened("pin", 2, "grace=1");

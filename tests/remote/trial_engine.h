@@ -92,7 +92,7 @@ static inline void trial_forget_object(trial_object **link)
     free(gone);
 }
 
-/* Frees all places; nobody uses them. */
+/* Frees all places, which must not be in use. */
 static inline void trial_end(void)
 {
     while (trial_stores != NULL) {

@@ -1,4 +1,4 @@
-"""A client that saves, loads and retires until it is told to end; prints what was acknowledged.
+"""A client that saves, loads and retires until it is asked to stop; prints what was acknowledged.
 
     serve_worker.py URI NAME SEED
 

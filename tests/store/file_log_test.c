@@ -137,7 +137,7 @@ static void append_and_read(void **state)
     assert_status(ligi_file_log_find(&scene->log, &at), LIG_E_CORRUPT);
 }
 
-/* What nobody was told of is cut, at whatever byte it ends; writing goes on behind it. */
+/* Unacknowledged bytes are cut, wherever they end; writing continues after them. */
 static void torn_tails_are_cut(void **state)
 {
     log_scene *scene = *state;

@@ -172,7 +172,7 @@ OPERATIONS: dict[str, Callable[[str], None]] = {
 
 
 def tree(top: Path) -> dict[str, tuple[object, ...]]:
-    """Everything below `top` that nobody may change."""
+    """Everything below `top` that must not change."""
     found: dict[str, tuple[object, ...]] = {}
     for place, folders, files in os.walk(top):
         for name in [*folders, *files, "."]:

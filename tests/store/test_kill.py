@@ -78,7 +78,7 @@ def sound(place: str) -> int:
 
 def kills(place: str, rounds: int, every: int) -> None:
     rng = random.Random(3)
-    with Store(place) as store:  # so that it is there, and nobody is killed while making it
+    with Store(place) as store:  # so that it exists, and no process is killed while creating it
         generation(store, rng)
     seen = 0
     for number in range(rounds):
@@ -92,7 +92,7 @@ def kills(place: str, rounds: int, every: int) -> None:
             os.kill(child, signal.SIGKILL)
         ends = [os.waitpid(child, 0)[1] for child in children]
         os.close(heard)
-        assert all(map(os.WIFSIGNALED, ends)), "a worker failed by itself"
+        assert all(map(os.WIFSIGNALED, ends)), "a worker failed on its own"
         if number % every == every - 1:
             seen = sound(place)
     assert seen >= POPULATION

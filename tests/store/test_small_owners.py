@@ -1,4 +1,4 @@
-"""Small models lie inline in the catalog; ownership is told of them all the same."""
+"""Small models are stored in the catalog; their ownership is reported like that of others."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 """Names are real for type checkers and editors: the documents' blocks pass `mypy --strict`, results
-have types, and dir() lists what can be had."""
+have types, and dir() lists the available names."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""What is loaded is of one version, whoever replaces, retires and compacts meanwhile.
+"""A load returns one version, even while other processes replace, retire and compact.
 
 Every version is made of one number, which its tensors, metadata, metrics and structure hold."""
 
@@ -314,7 +314,7 @@ def churn(store: Store, number: int) -> None:
 
 
 def write(place: str) -> None:
-    """Until nobody listens any more."""
+    """Until the reader has gone."""
     with Store(place) as store:
         for number in itertools.count(1):
             churn(store, number)

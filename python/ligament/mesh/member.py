@@ -140,7 +140,7 @@ class Mesh:
     ) -> None:
         trusted, any_device = environment.trusted_fabric(trusted_fabric)
         place = environment.place(role, rank, workers, servers, address, group_size)
-        if scheduler is None:  # by arguments alone nobody knows whether there will be one
+        if scheduler is None:  # the arguments do not say whether there will be one
             scheduler = place.scheduler is True and place.source != "arguments"
         elif place.role == "scheduler" and not scheduler:
             raise InvalidError("this process is the scheduler, but scheduler=False")
@@ -255,8 +255,8 @@ class Mesh:
         try:
             self._core.wait(handler, timeout_ms)
         except BaseException:
-            with contextlib.suppress(Exception):  # a closed mesh lets go by itself
-                if self._core.done(handler):  # else it goes on reading and writing them
+            with contextlib.suppress(Exception):  # a closed mesh has released them
+                if self._core.done(handler):  # otherwise it is still reading and writing them
                     self._kept.pop(handler, None)
             raise
         kept = self._kept.pop(handler, None)
@@ -383,7 +383,7 @@ class Mesh:
         "cuda") the same holds for servers on that GPU, which also fill it directly."""
         try:
             sizes = tuple(shape)  # type: ignore[arg-type]
-        except TypeError:  # one alone, which is told from an array of sizes by nothing else
+        except TypeError:  # a single tensor: nothing else distinguishes it from an array of sizes
             sizes = (shape,)  # type: ignore[assignment]
         sizes = tuple(map(index, sizes))
         code = tensors.code_of_any(dtype)

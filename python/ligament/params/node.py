@@ -173,7 +173,7 @@ class Server:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-        self._own: list[Worker] = []  # made by `worker`: nobody else holds them
+        self._own: list[Worker] = []  # made by `worker`: no one else holds them
         self._core = self._setup.open(self._tables, self._code, self._hashed)
         self._rank, self._nodes, self._num_keys = self._core.facts()
         self._finalizer = weakref.finalize(self, self._core.close)
@@ -284,7 +284,7 @@ class Server:
         """The worker of this thread: the last one created here, or else a new one with a free
         number, or that of a thread that has ended."""
         me = threading.get_ident()
-        threading.current_thread()  # enumerate knows it from here on, whoever started it
+        threading.current_thread()  # from here on threading.enumerate lists it
         with self._lock:
             mine = [one for one in self._workers if one._thread == me]
             if mine:

@@ -158,7 +158,7 @@ def number_of(device: Any) -> int:
 
 
 class _Arena:
-    """Device memory for a snapshot; free when nobody holds it any more."""
+    """Device memory for a snapshot; free once it is no longer held."""
 
     def __init__(self, bytes_: int, device: Any, apart: bool) -> None:
         torch = sys.modules["torch"]
@@ -250,7 +250,7 @@ def _snapshot_device(values: list[Any], mine: list[int], device: Any, reserve: f
 
 def snapshot(values: list[Any], places: list[int], reserve: float) -> dict[int, bool]:
     """Replaces the tensors by what the core can read. True: it is the memory of the tensor itself,
-    which has to be read before the caller goes on. `reserve` bytes of each device (below 1: this
+    which has to be read before the caller continues. `reserve` bytes of each device (below 1: this
     part of it) stay free."""
     if not 0 <= reserve:
         raise InvalidError(f"gpu_reserve={reserve}: a part of the device's memory, or bytes")

@@ -117,7 +117,7 @@ uint64_t ligi_folder_random_id(void)
 
 lig_status ligi_folder_sync(int folder_fd, const char *what)
 {
-    /* Some file systems cannot sync a folder and say so with EINVAL; then there is nothing to do.
+    /* Some file systems cannot sync a folder and return EINVAL; this is not an error.
      */
     if (fsync(folder_fd) != 0 && errno != EINVAL && errno != EROFS)
         return ligi_fail_errno(errno, "fsync of folder %s failed", what);

@@ -8,7 +8,7 @@ lig_status ligi_folder_open(ligi_file *self);
 /* LIG_E_IO when the folder of packs was removed or replaced since. */
 lig_status ligi_folder_check(const ligi_file *self);
 lig_status ligi_folder_sync(int folder_fd, const char *what);
-/* 1 when the file system is shared by machines. `kind` (may be NULL) tells its name. */
+/* 1 when the file system is shared by machines. `kind` (may be NULL) receives its name. */
 int ligi_folder_network(int folder_fd, const char **kind);
 /* Sets direct, memory_align and offset_align by asking the file system. */
 void ligi_folder_direct(ligi_file *self);

@@ -10,7 +10,7 @@ import pytest
 from ligament import params
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 ROWS, LENGTH = 500, 16
 OPTIMIZERS: list[dict[str, Any]] = [

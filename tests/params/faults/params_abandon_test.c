@@ -164,7 +164,7 @@ static void await_move(lig_params *node)
     }
 }
 
-/* An intent is a hint: where there is no room for the key nobody is the worse for it. */
+/* An intent is a hint: without room for the key it is ignored. */
 static int run_intent(peers *job, lig_params *node)
 {
     int64_t ticket, known = FIRST_KEY, more = ONE_MORE_KEY;

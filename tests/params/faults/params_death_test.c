@@ -1,5 +1,5 @@
 /* A node is killed, whatever the others do: each of their calls ends with LIG_E_PEER, and the job
- * that is started again from its last save goes on, exact. */
+ * that is restarted from its last save continues exactly. */
 #include "params/params_peers.h"
 
 #include <sched.h>

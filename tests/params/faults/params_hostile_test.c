@@ -153,7 +153,7 @@ static void liar_leave(liar *self)
     ligi_net_close(self->net);
 }
 
-/* --- the honest node: keeps asking the liar for its rows until it is told --- */
+/* --- the honest node: keeps asking the liar for its rows until it is asked to stop --- */
 
 static int play_honest(scene_node *self)
 {
@@ -259,7 +259,7 @@ static void test_lies_of_all_kinds(void **unused)
     }
 }
 
-/* Keys that cannot be are refused to the one who asks, and the job goes on. */
+/* Invalid keys are refused, and the job continues. */
 static void test_a_wrong_question_is_answered(void **unused)
 {
     (void)unused;

@@ -144,7 +144,7 @@ static void test_a_node_that_is_frozen_is_lost(void **unused)
     lose_one("tcp", 1);
 }
 
-/* Who hears of the leaving before it hears that all have met is told of the leaving. */
+/* A node that receives the leave before the end of the barrier gets the error of the leave. */
 static int play_deserter(scene_node *self)
 {
     lig_params *params;
@@ -295,7 +295,7 @@ static int play_fork(scene_node *self)
     if (child == 0)
         _exit(play_child(params, worker));
     PLAY(waitpid(child, &status, 0) == child && status == 0);
-    PLAY(pull_all(worker, SCENE_MINUTE) == LIG_OK); /* the parent goes on */
+    PLAY(pull_all(worker, SCENE_MINUTE) == LIG_OK); /* the parent continues */
     PLAY_OK(lig_params_worker_finalize(worker, SCENE_MINUTE));
     lig_params_worker_close(worker);
     PLAY_OK(lig_params_shutdown(params, SCENE_MINUTE));

@@ -271,7 +271,7 @@ class Shuffler(Loader):
 
 
 def loader_with_tensors(rank: int, size: int, folder: str, wait: bool = True) -> dict[str, Any]:
-    """Each rank's loader goes on where it was; another number of ranks gets that of rank 0."""
+    """Each rank's loader continues where it was; another number of ranks gets that of rank 0."""
     known = pathlib.Path(f"{folder}/store").exists()
     dist.barrier()
     model, optimizer = torch.nn.Linear(3, 2), torch.optim.SGD([torch.ones(2)], momentum=0.9)
@@ -408,7 +408,7 @@ def after_death(rank: int, size: int, folder: str) -> dict[str, Any]:
         stored = store.load(steps[-1], framework="torch")["model"]
         problems = list(store.check().problems)
         packs = len(os.listdir(f"{folder}/store/packs"))
-        # The next job goes on.
+        # The next job continues.
         with Checkpointer(store) as ck:
             ck.save(3, model={"w": truth})
     return {
@@ -513,7 +513,7 @@ def recovers(rank: int, size: int, folder: str) -> dict[str, Any]:
 
 
 class Moody:
-    """Its state cannot be had on one rank, now and then."""
+    """Reading its state fails on one rank, now and then."""
 
     def __init__(self, well: bool) -> None:
         self.well = well
@@ -638,7 +638,7 @@ def rank_0_serves(rank: int, size: int, folder: str, well: bool) -> dict[str, An
 
 
 def interrupted(rank: int, size: int, folder: str, victim: int) -> dict[str, Any]:
-    """One rank is interrupted in one place of a call after the other, and goes on."""
+    """One rank is interrupted at each place of a call in turn, and continues."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
     told = []
     places = [
@@ -668,7 +668,7 @@ def interrupted(rank: int, size: int, folder: str, victim: int) -> dict[str, Any
 
 
 def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
-    """One rank asks for what is not there: none goes on as if nothing were."""
+    """One rank requests what does not exist: all ranks fail."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
     first = ck.restore(model=torch.nn.Linear(3, 2))
     ck.save(1, model=torch.nn.Linear(3, 2))
@@ -683,7 +683,7 @@ def restore_fails(rank: int, size: int, folder: str) -> dict[str, Any]:
 
 
 def preempted(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
-    """Steps until one of the ranks is told to stop."""
+    """Steps until one of the ranks is asked to stop."""
     called: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: called.append(number))
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
@@ -698,7 +698,7 @@ def preempted(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
 
 
 def asked_to_the_end(rank: int, size: int, folder: str) -> bool:
-    """Nobody is told to stop; what the last question started has ended when `close` returns."""
+    """No rank is asked to stop; the operation of the last query has ended when `close` returns."""
     ck = Checkpointer(f"{folder}/store", timeout=TIMEOUT)
     asked = [pathlib.Path(folder, f"asked-{other}") for other in range(size)]
     assert not ck.preempted()

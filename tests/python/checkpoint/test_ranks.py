@@ -282,7 +282,7 @@ def test_what_goes_wrong_early_is_said_on_all(run: Run, victim: int) -> None:
     words = ["no state yet", "", "no state yet", "step=-4", "the background", "the background", ""]
     for rank, answer in enumerate(answers):
         told = answer["told"]
-        if rank != victim:  # what it heard by itself
+        if rank != victim:  # what it received itself
             assert [told.pop(6), told.pop(4)] == ["the background"] * 2
         assert len(told) == len(words)
         for word, text in zip(words, told, strict=True):

@@ -28,7 +28,7 @@ def filled(ck: Checkpointer, **options: Any) -> tuple[Any, float]:
     return ck.restore(model=into, **options), float(into["w"][0])
 
 
-# Saves what it is told, step by step, and answers each line with one.
+# Saves the steps that it reads from standard input, and answers each line with one.
 WRITER = """
 import sys
 import numpy as np

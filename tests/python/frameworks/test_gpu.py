@@ -1,4 +1,4 @@
-"""Tensors in GPU memory, where there is a GPU: bit for bit, in place, while training goes on."""
+"""Tensors in GPU memory, where there is a GPU: bit for bit, in place, while training continues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ligament
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 
 DTYPES = ("float32", "bfloat16", "float16", "int64", "uint8", "bool", "complex64", "float8_e4m3fn")
 

@@ -98,8 +98,8 @@ def test_variables_adopt_our_memory(files: ligament.Store) -> None:
     with open("/proc/self/maps") as maps:
         spans = [line.split()[0].split("-") for line in maps if "/store/" in line]
     assert any(int(low, 16) <= address < int(high, 16) for low, high in spans), "a copy was made"
-    assert not alias.numpy().any()  # whoever held the old value still has it
-    into.assign_add(tf.ones_like(into))  # moves away from the mapping, which nobody may write
+    assert not alias.numpy().any()  # holders of the old value still have it
+    into.assign_add(tf.ones_like(into))  # copies from the mapping, which is read-only
     files.load("m", into={"v": big})
     assert np.allclose(into.numpy(), big.numpy() + 1)
     del into

@@ -39,7 +39,7 @@ def is_getitem(op: Op) -> bool:
 def is_random(op: Op, training: bool) -> bool:
     """Whether it draws from a random generator."""
     if isinstance(op.target, OpaqueCall):
-        return training  # nobody knows
+        return training  # unknown
     if not isinstance(op.target, torch._ops.OpOverload):
         return False
     if torch.Tag.nondeterministic_seeded not in op.target.tags:

@@ -113,7 +113,7 @@ static int is_lock_file(int fd)
     return fstat(fd, &mine) == 0 && S_ISREG(mine.st_mode) && mine.st_nlink <= 1;
 }
 
-/* A lock on a file that was removed meanwhile is worthless. */
+/* A lock on a file that was removed in the meantime protects nothing. */
 static int is_current(int leases_fd, const char *file, int fd)
 {
     struct stat mine, named;

@@ -4,7 +4,7 @@
  * holder (process, host, since when). The kernel releases it when the holder ends, however it ends;
  * a stopped process keeps it. A forked child closes its descriptor at once, so that it does not
  * keep the lock of a parent that died. NFS passes such locks on to the server, so that hosts see
- * each other's; where a mount does not, the lock cannot be had. */
+ * each other's; if a mount does not, taking the lock fails. */
 #ifndef LIGI_NAMED_LOCK_H
 #define LIGI_NAMED_LOCK_H
 

@@ -13,7 +13,7 @@
     (LIG_BLOCK_BYTES + (UINT64_C(64) << 10)) /* a block, and what alignment adds */
 
 typedef struct ligi_io {
-    int fd;       /* O_DIRECT when the caller has such a one */
+    int fd;       /* with O_DIRECT if the caller has one */
     int plain_fd; /* the same file without: finishes what the ring or O_DIRECT leaves undone */
     int write;
     int slot; /* -1: `data` is the caller's */

@@ -208,7 +208,7 @@ lig_status ligi_file_pack_next(void *opaque, uint64_t after, uint64_t *id)
     return status;
 }
 
-/* Nobody in this process has it, and the lock tells about the others. */
+/* No one in this process uses it, and the lock shows whether other processes do. */
 static void clean_one(const ligi_file *self, const char *name, uint64_t id)
 {
     if (ligi_file_catalog_hold(self->catalog, id, 1) != LIG_OK)

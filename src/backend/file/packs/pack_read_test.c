@@ -72,7 +72,7 @@ static void read_by_several_threads(void **state)
     }
 }
 
-/* Another reader of the same pack: the walk goes on through the page cache, by a team. */
+/* Another reader of the same pack: the walk continues through the page cache, in threads. */
 static void reads_along_with_others(void **state)
 {
     static pack self;

@@ -75,7 +75,7 @@ static void *warmer_main(void *context)
     return NULL;
 }
 
-/* Called with the lock; the thread that has ended holds it no more. */
+/* Called with the lock held; the thread that has ended no longer holds it. */
 static void start(ligi_warmer *self)
 {
     sigset_t all, before;

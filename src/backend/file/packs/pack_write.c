@@ -131,7 +131,7 @@ static void writer_destroy(writer *self)
             unlinkat(self->volume->packs_fd, self->temporary, 0);
         ligi_file_catalog_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
         ligi_file_catalog_hold(self->volume->catalog, self->temporary_id, 0);
-        /* A child that was forked meanwhile has the same lock: closing here would not end it. */
+        /* A child forked in the meantime shares the lock: closing here would not release it. */
         if (self->fd >= 0)
             flock(self->fd, LOCK_UN);
     }

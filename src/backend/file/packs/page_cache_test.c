@@ -40,7 +40,7 @@ static int64_t cached_bytes(int fd)
     return ligi_page_cache_bytes(fd, 0, PACK_BYTES);
 }
 
-/* Pages are dropped only when nobody has them in hand. */
+/* Pages are dropped only when no reader uses them. */
 static void forget(int fd)
 {
     fsync(fd);

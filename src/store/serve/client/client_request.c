@@ -250,7 +250,7 @@ lig_status ligi_client_head(ligi_client *client, const ligi_arrival *arrival, li
     LIG_TRY(
         ligi_served_head_get(arrival->head, arrival->head_bytes, arrival->payload_bytes, &head));
     ligi_client_call *call = find_call(client, head.id);
-    if (head.flags & LIGI_SERVED_REPLY) /* nobody waits for that of a PING */
+    if (head.flags & LIGI_SERVED_REPLY) /* the reply to a PING: nothing waits for it */
         return call ? land_reply(client, call, &head, arrival, landing) : LIG_OK;
     if (head.op == LIGI_SERVED_NEED || head.op == LIGI_SERVED_DONE)
         return keep_message(call, &head, arrival->payload_bytes, landing);

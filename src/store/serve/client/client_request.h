@@ -82,7 +82,7 @@ void ligi_client_wait_news(ligi_client *client, ligi_client_call *call, ligi_cli
  * call's interrupt cancels the call. */
 lig_status ligi_client_tell(ligi_client *client, ligi_client_call *call, uint16_t op,
                             const ligi_writer *body, const struct iovec *data, size_t data_count);
-/* Asks the server to end the request; its reply tells how it ended. A server that says nothing for
+/* Asks the server to end the request; its reply has the outcome. A server that does not reply for
  * a second after that is not waited for: the connection ends. */
 void ligi_client_cancel(ligi_client *client, ligi_client_call *call);
 

@@ -37,7 +37,7 @@
  *   STAMPS         text                     ligi_served_stamps
  *   CLEAR_STAMPS   text ("": all)           -
  *   SHUTDOWN       -                        -
- *   CANCEL         id of a request          no reply: the request's own reply tells how it ended
+ *   CANCEL         id of a request          no reply: the request's own reply has the outcome
  *
  * and, while a save runs (head.id is that of the SAVE):
  *   NEED           server to client         ligi_served_need: the server asks for bytes or hashes

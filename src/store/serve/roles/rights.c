@@ -13,7 +13,7 @@ enum {
     WRITE_SOME = 8,
     ADMIN = 16,
     ANYBODY = READ | READ_SOME | WRITE | WRITE_SOME | ADMIN,
-    WHOLE = READ | WRITE | ADMIN, /* what tells of other models, or gives away their bytes */
+    WHOLE = READ | WRITE | ADMIN, /* reveals other models or their bytes */
     CHANGE = WRITE | WRITE_SOME | ADMIN,
     NOBODY = 0,
     LISTED = 128

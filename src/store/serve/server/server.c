@@ -223,7 +223,7 @@ lig_status lig_server_wait(lig_server *server, int64_t timeout_ns)
                    : pthread_cond_timedwait(&server->changed, &server->lock, &end) == ETIMEDOUT;
     int asked = server->asked;
     pthread_mutex_unlock(&server->lock);
-    return asked ? LIG_OK : lig_fail(LIG_E_TIMEOUT, "timeout: nobody has asked for a shutdown");
+    return asked ? LIG_OK : lig_fail(LIG_E_TIMEOUT, "timeout: no shutdown was requested");
 }
 
 static void end_sessions(lig_server *server)

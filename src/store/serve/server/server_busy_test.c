@@ -217,7 +217,7 @@ static void test_nobody_waits_for_a_slow_request(void **state)
     raw_close(&late);
 }
 
-/* How far a check has come is told to those who ask. */
+/* The progress of a check is reported to clients that ask for it. */
 static void test_a_check_tells_its_progress(void **state)
 {
     fixture *self = *state;

@@ -1,6 +1,6 @@
 /* The thread that receives. It also runs requests that are short as a rule: waking another thread
  * takes longer than they do. While one of them takes unexpectedly long (a cold disk, another
- * process that holds a lock), a second thread receives in its place, so that nobody waits for it
+ * process that holds a lock), a second thread receives in its place, so that no client waits for it
  * but its own client. */
 #ifndef LIGI_SERVER_DRIVER_H
 #define LIGI_SERVER_DRIVER_H

@@ -1,4 +1,4 @@
-/* Clients that break the protocol, flood, freeze or vanish: they lose their session, and nobody
+/* Clients that break the protocol, flood, freeze or vanish: they lose their session, and no one
  * else notices. */
 #include "base/clock.h"
 #include "store/serve/message/served_models.h"

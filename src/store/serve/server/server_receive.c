@@ -85,7 +85,7 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
 
 /* --- a message begins --- */
 
-/* DATA that nobody waits for any more is discarded. */
+/* DATA that no request waits for is discarded. */
 static lig_status take_data(ligi_served_session *session, const ligi_served_head *head,
                             const ligi_arrival *arrival, ligi_landing *landing)
 {
@@ -147,7 +147,7 @@ static lig_status take_request(ligi_served_session *session, const ligi_served_h
 {
     lig_status status = admit(session, head->op, arrival->payload_bytes);
     if (status != LIG_OK && ligi_served_op_silent(head->op))
-        return status;      /* nobody could be told: the session ends */
+        return status;      /* the client cannot be informed: the session ends */
     if (status != LIG_OK) { /* the payload is discarded */
         ligi_served_refuse(session, head, status);
         return LIG_OK;

@@ -178,7 +178,7 @@ static void put_failure(ligi_writer *body)
     ligi_served_error_put(body, &error);
 }
 
-/* Only a reply that tells of nothing new can be refused: a client must learn what it holds and what
+/* Only a reply without new state can be refused: a client must learn what it holds and what
  * it has saved. */
 static int is_repeatable(uint32_t op)
 {

@@ -14,7 +14,7 @@ lig_status ligi_served_check_run(ligi_served_call *call);
 lig_status ligi_served_compact_run(ligi_served_call *call);
 lig_status ligi_served_clear_stamps_run(ligi_served_call *call);
 
-/* Calls `act` unless the request was done before. Afterwards once->repeated tells which. */
+/* Calls `act` unless the request was done before. Afterwards once->repeated is 1 if it was. */
 typedef lig_status (*ligi_served_act)(ligi_served_call *call, void *context);
 lig_status ligi_served_once(ligi_served_call *call, struct ligi_once *once, ligi_served_act act,
                             void *context);

@@ -277,7 +277,7 @@ static lig_status hold_match(ligi_served_call *call, lig_match **match, ligi_ser
     return ligi_served_hold(call->session, one, ligi_served_match_release, &out->model.ref);
 }
 
-/* The client cannot release a match before it has the reply, and a session that ends meanwhile
+/* The client cannot release a match before it has the reply, and a session that ends before that
  * makes hold fail for the next one only: each is kept by a use of its own until it is written. */
 static lig_status put_matches(ligi_served_call *call, lig_match **matches, size_t count)
 {

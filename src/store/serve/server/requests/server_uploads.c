@@ -117,7 +117,7 @@ void ligi_served_uploads_lost(ligi_served_session *session)
 /* --- its life --- */
 
 /* Buffers have a limit: the others wait. A save in parts may last as long as its training, and is
- * not counted: a client may have many, and nobody waits for it. */
+ * not counted: a client may have many, and no thread waits for it. */
 static lig_status begin_active(ligi_served_upload *upload)
 {
     ligi_served_uploads *all = &upload->server->uploads;

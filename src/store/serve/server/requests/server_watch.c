@@ -29,8 +29,8 @@ static int in_scope(const collecting *self, const char *name)
     return name && strncmp(name, self->scope, strlen(self->scope)) == 0;
 }
 
-/* What a role that sees some models is told: 0: nothing. A model that leaves its scope is gone for
- * it. */
+/* Changes the event to what a role with a prefix may see; 0: nothing of it. A model that leaves the
+ * prefix is reported as retired. */
 static int show(const collecting *self, lig_event *event)
 {
     int named = in_scope(self, event->name);
