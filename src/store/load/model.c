@@ -39,6 +39,22 @@ static void show(ligi_model *model)
         model->shown.structure = model->manifest.structure;
 }
 
+void ligi_model_trim(ligi_model *model)
+{
+    ligi_manifest_fini(&model->manifest);
+    free(model->manifest_bytes);
+    model->manifest_bytes = NULL;
+    model->inline_data = NULL;
+    model->manifest_size = model->inline_bytes = 0;
+    show(model);
+}
+
+uint64_t ligi_model_memory(const ligi_model *model)
+{
+    return sizeof *model + model->record_size + model->manifest_size + model->inline_bytes +
+           model->manifest.tensor_count * sizeof *model->manifest.tensors;
+}
+
 lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out)
 {
     ligi_model *model;

@@ -32,6 +32,10 @@ typedef struct ligi_sent_manifest {
 lig_status ligi_model_receive(ligi_model *model, const ligi_sent_manifest *sent);
 /* A second description of a model with its tensors, built from the same bytes. */
 lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out);
+/* Frees the tensors: the model is as listed. */
+void ligi_model_trim(ligi_model *model);
+/* About how much memory it takes. */
+uint64_t ligi_model_memory(const ligi_model *model);
 void ligi_model_free(ligi_model *model);
 
 #endif

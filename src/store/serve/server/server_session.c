@@ -92,6 +92,7 @@ static void release_all(ligi_served_job *job)
     size_t count = session->held_count;
     session->held = NULL;
     session->held_count = session->held_capacity = 0;
+    session->held_bytes = 0;
     pthread_mutex_unlock(&session->lock);
     for (size_t i = 0; i < count; i++)
         ligi_served_let_go(held[i]);
@@ -184,22 +185,42 @@ void ligi_served_let_go(ligi_served_held *held)
         return;
     held->release(held->thing);
     atomic_fetch_sub(&held->server->held, 1);
+    atomic_fetch_sub(&held->server->held_bytes, held->bytes);
     free(held);
+}
+
+/* The first is always possible: a description may be larger than the limits. */
+static lig_status check_held(const ligi_served_session *session, const ligi_served_held *held)
+{
+    lig_server *server = session->server;
+    uint64_t all = server->options.max_bytes_in_flight, mine = all / 4;
+    if (session->held_count < LIGI_SERVED_HELD_MAX &&
+        (session->held_count == 0 ||
+         (session->held_bytes + held->bytes <= mine && atomic_load(&server->held_bytes) <= all)))
+        return LIG_OK;
+    atomic_fetch_add(&server->refused, 1);
+    return lig_fail(LIG_E_LIMIT,
+                    "the client holds %zu refs, matches, parts and locks with %llu bytes, the "
+                    "server's limit is %d and %llu bytes (release some)",
+                    session->held_count, (unsigned long long)session->held_bytes,
+                    LIGI_SERVED_HELD_MAX, (unsigned long long)mine);
 }
 
 static lig_status list_held(ligi_served_session *session, ligi_served_held *held)
 {
     if (atomic_load(&session->ended)) /* looked at under the lock: release_all comes later */
         return lig_fail(LIG_E_CLOSED, "the session has ended");
+    LIG_TRY(check_held(session, held));
     LIG_TRY(ligi_grow(&session->held, &session->held_capacity, session->held_count + 1,
                       sizeof *session->held, "what a client holds"));
     held->number = session->next_number++;
     session->held[session->held_count++] = held;
+    session->held_bytes += held->bytes;
     return LIG_OK;
 }
 
-lig_status ligi_served_hold(ligi_served_session *session, void *thing, void (*release)(void *thing),
-                            uint64_t *number)
+lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t bytes,
+                            void (*release)(void *thing), uint64_t *number)
 {
     ligi_served_held *held;
     lig_status status = ligi_calloc(&held, 1, sizeof *held, "what a client holds");
@@ -208,8 +229,9 @@ lig_status ligi_served_hold(ligi_served_session *session, void *thing, void (*re
         return status;
     }
     *held = (ligi_served_held){
-        .users = 1, .server = session->server, .release = release, .thing = thing};
+        .users = 1, .server = session->server, .release = release, .thing = thing, .bytes = bytes};
     atomic_fetch_add(&session->server->held, 1);
+    atomic_fetch_add(&session->server->held_bytes, bytes);
     pthread_mutex_lock(&session->lock);
     status = list_held(session, held);
     uint64_t given = held->number;
@@ -250,6 +272,7 @@ void ligi_served_release(ligi_served_session *session, uint64_t number)
     size_t at = find_held(session, number);
     if (at != SIZE_MAX) {
         held = session->held[at];
+        session->held_bytes -= held->bytes;
         session->held_count--;
         memmove(&session->held[at], &session->held[at + 1],
                 (session->held_count - at) * sizeof *session->held);

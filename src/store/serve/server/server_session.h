@@ -34,11 +34,13 @@ struct ligi_served_held {
     lig_server *server;
     void (*release)(void *thing);
     void *thing;
+    uint64_t bytes;
 };
 
-/* Takes `thing` over, also on failure: then, and when the session has ended, it is released. */
-lig_status ligi_served_hold(ligi_served_session *session, void *thing, void (*release)(void *thing),
-                            uint64_t *number);
+/* Takes `thing`, which has so many bytes of memory, over, also on failure: then, and when the
+ * session has ended, it is released. LIG_E_LIMIT when the client holds too much. */
+lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t bytes,
+                            void (*release)(void *thing), uint64_t *number);
 /* What has this number and is released by `release`; NULL: there is none. ligi_served_let_go. */
 ligi_served_held *ligi_served_held_get(ligi_served_session *session, uint64_t number,
                                        void (*release)(void *thing));

@@ -23,6 +23,7 @@
 
 #define LIGI_SERVED_READ_BYTES_MAX (UINT64_C(8) << 20)
 #define LIGI_SERVED_REQUESTS_MAX 256 /* of one session at one time */
+#define LIGI_SERVED_HELD_MAX 65536   /* refs, matches, parts and locks of one session */
 
 typedef struct ligi_served_session ligi_served_session;
 typedef struct ligi_served_upload ligi_served_upload;
@@ -96,7 +97,7 @@ typedef struct ligi_served_watches {
 typedef struct ligi_served_uploads {
     pthread_mutex_t lock; /* guards all below, and the members of uploads that say so */
     pthread_cond_t changed;
-    size_t count, active;
+    size_t count, active, open; /* threads; with buffers; in parts */
 } ligi_served_uploads;
 
 struct lig_server {
@@ -138,6 +139,7 @@ struct lig_server {
     ligi_served_buffers buffers;
 
     atomic_uint_fast64_t flight, requests, refused, dropped, held;
+    atomic_uint_fast64_t held_bytes; /* descriptions of what clients hold */
 };
 
 /* A client's connection. */
@@ -166,10 +168,11 @@ struct ligi_served_session {
     pthread_mutex_t lock; /* guards all below */
     ligi_served_held **held;
     size_t held_count, held_capacity;
+    uint64_t held_bytes;
     uint64_t next_number;
     ligi_served_job *running;
 
-    size_t active_uploads; /* guarded by the lock of the server's uploads */
+    size_t active_uploads, open_uploads; /* guarded by the lock of the server's uploads */
 };
 
 /* A request being answered. */

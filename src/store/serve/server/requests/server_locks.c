@@ -135,7 +135,7 @@ lig_status ligi_served_lock_run(ligi_served_call *call)
     LIG_TRY(ligi_served_text_get(call->job->body, call->job->head.body_bytes, &name));
     LIG_TRY(ligi_served_may_name(call, name));
     LIG_TRY(take(call, name, &lock));
-    LIG_TRY(ligi_served_hold(call->session, lock, release, &number));
+    LIG_TRY(ligi_served_hold(call->session, lock, sizeof *lock + strlen(name), release, &number));
     ligi_served_number_put(&call->body, number);
     return LIG_OK;
 }

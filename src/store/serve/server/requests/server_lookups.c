@@ -46,6 +46,14 @@ ligi_served_model ligi_served_model_of(const ligi_served_session *session, const
                                .inline_bytes = model->inline_bytes};
 }
 
+lig_status ligi_served_hold_ref(ligi_served_session *session, lig_ref *ref, uint64_t *number)
+{
+    if (ligi_served_scope(session) == NULL)
+        ligi_model_trim(ref->model);
+    return ligi_served_hold(session, ref, ligi_model_memory(ref->model), ligi_served_ref_release,
+                            number);
+}
+
 lig_status ligi_served_resolve_run(ligi_served_call *call)
 {
     ligi_served_selector selector;
@@ -66,7 +74,7 @@ lig_status ligi_served_resolve_run(ligi_served_call *call)
     /* Written first: once it is listed the client may release it. */
     ligi_writer rest = {0};
     ligi_served_model_put(&rest, &model);
-    lig_status status = ligi_served_hold(call->session, ref, ligi_served_ref_release, &model.ref);
+    lig_status status = ligi_served_hold_ref(call->session, ref, &model.ref);
     if (status == LIG_OK) {
         ligi_put_varint(&call->body, model.ref); /* replaces the 0 */
         ligi_put_bytes(&call->body, rest.data + 1, rest.bytes - 1);
@@ -274,7 +282,8 @@ static lig_status hold_match(ligi_served_call *call, lig_match **match, ligi_ser
                                .layer_count = shown->layer_count,
                                .tensors = shown->tensors,
                                .tensor_count = shown->tensor_count};
-    return ligi_served_hold(call->session, one, ligi_served_match_release, &out->model.ref);
+    return ligi_served_hold(call->session, one, ligi_model_memory((*one)->ref->model),
+                            ligi_served_match_release, &out->model.ref);
 }
 
 /* The client cannot release a match before it has the reply, and a session that ends before that

@@ -216,7 +216,7 @@ static lig_status reply_part(ligi_served_saving *saving, ligi_served_call *call)
         *held = (held_part){saving->part, call->server->store};
         ligi_store_hold(held->store);
         saving->part = NULL;
-        status = ligi_served_hold(call->session, held, release_part, &saved.part);
+        status = ligi_served_hold(call->session, held, saved.part_bytes, release_part, &saved.part);
     }
     if (status == LIG_OK)
         ligi_served_saved_put(&call->body, &saved);
@@ -243,7 +243,7 @@ static lig_status reply_model(ligi_served_call *call, const lig_model *model, li
     saved.model.manifest = copy.data + saved.model.record_bytes;
     saved.model.inlined = saved.model.manifest + saved.model.manifest_bytes;
     if (status == LIG_OK)
-        status = ligi_served_hold(call->session, ref, ligi_served_ref_release, &saved.model.ref);
+        status = ligi_served_hold_ref(call->session, ref, &saved.model.ref);
     else
         lig_ref_release(ref);
     if (status == LIG_OK)

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { ACTIVE_MAX = 64, SESSION_ACTIVE_MAX = 4 };
+enum { ACTIVE_MAX = 64, SESSION_ACTIVE_MAX = 4, OPEN_MAX = 64, SESSION_OPEN_MAX = 16 };
 
 /* --- the hooks' side, with the endpoint's lock --- */
 
@@ -146,18 +146,57 @@ static void end_active(ligi_served_upload *upload)
     pthread_mutex_unlock(&all->lock);
 }
 
+/* A save in parts has a thread and buffers for as long as the client likes. */
+static lig_status begin_open(ligi_served_upload *upload)
+{
+    ligi_served_uploads *all = &upload->server->uploads;
+    if (!ligi_served_upload_in_parts(upload))
+        return LIG_OK;
+    pthread_mutex_lock(&all->lock);
+    int full = all->open >= OPEN_MAX || upload->session->open_uploads >= SESSION_OPEN_MAX;
+    all->open += !full;
+    upload->session->open_uploads += !full;
+    pthread_mutex_unlock(&all->lock);
+    if (!full)
+        return LIG_OK;
+    atomic_fetch_add(&upload->server->refused, 1);
+    return lig_fail(LIG_E_BUSY,
+                    "too many saves in parts are open: the server's limit is %d of a client and %d "
+                    "in all (end some first)",
+                    SESSION_OPEN_MAX, OPEN_MAX);
+}
+
+static void end_open(ligi_served_upload *upload)
+{
+    ligi_served_uploads *all = &upload->server->uploads;
+    if (!ligi_served_upload_in_parts(upload))
+        return;
+    pthread_mutex_lock(&all->lock);
+    all->open--;
+    upload->session->open_uploads--;
+    pthread_mutex_unlock(&all->lock);
+}
+
+static lig_status run_plan(ligi_served_upload *upload, ligi_served_call *call)
+{
+    const ligi_source source = ligi_served_upload_source(upload);
+    ligi_served_upload_tell_done(upload, 0);
+    LIG_TRY(begin_active(upload));
+    lig_status status = ligi_save_run(call->store, &upload->saving.plan, &source);
+    end_active(upload);
+    return status;
+}
+
 static lig_status save(ligi_served_upload *upload, ligi_served_call *call)
 {
     ligi_served_saving *saving = &upload->saving;
-    const ligi_source source = ligi_served_upload_source(upload);
     LIG_TRY(ligi_served_saving_prepare(saving, call, NULL));
     for (size_t i = 0; i < saving->plan.count; i++)
         saving->plan.tensors[i].data = NULL; /* it told the ties */
     saving->plan.once = &saving->once;
-    ligi_served_upload_tell_done(upload, 0);
-    LIG_TRY(begin_active(upload));
-    lig_status status = ligi_save_run(call->store, &saving->plan, &source);
-    end_active(upload);
+    LIG_TRY(begin_open(upload));
+    lig_status status = run_plan(upload, call);
+    end_open(upload);
     return status;
 }
 

@@ -1,0 +1,158 @@
+/* What one client may hold: more is refused, and the session goes on. */
+#include "store/serve/message/served_models.h"
+#include "store/serve/message/served_save.h"
+#include "store/serve/server/server_raw_testing.h"
+
+#include <ligament/serve.h>
+
+#include <unistd.h>
+
+enum { TENSORS = 5000, REFS = 200, NAME_BYTES = 4000, SAVES = 16 };
+#define FLIGHT_BYTES (UINT64_C(128) << 20) /* a quarter of it for what a client holds */
+
+typedef struct fixture {
+    lig_server *server;
+    lig_store *local;
+    raw_client raw;
+} fixture;
+
+static int set_up(void **state)
+{
+    static int number;
+    char uri[64];
+    lig_server_options options = LIG_SERVER_INIT;
+    fixture *self = calloc(1, sizeof *self);
+    options.max_bytes_in_flight = FLIGHT_BYTES;
+    snprintf(uri, sizeof uri, "mem:limits-%ld-%d", (long)getpid(), ++number);
+    assert_ok(lig_store_open(&self->local, uri));
+    assert_ok(lig_server_open(&self->server, uri, &options));
+    raw_open(&self->raw, lig_server_address(self->server), 1);
+    *state = self;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    fixture *self = *state;
+    raw_close(&self->raw);
+    lig_server_close(self->server);
+    lig_store_close(self->local);
+    free(self);
+    return 0;
+}
+
+static uint64_t held_by(const fixture *self)
+{
+    lig_server_stats stats;
+    assert_ok(lig_server_stat(self->server, &stats));
+    return stats.held;
+}
+
+/* The server keeps no descriptions of tensors for a client that may read every pack. */
+static void test_refs_of_large_models(void **state)
+{
+    fixture *self = *state;
+    static lig_tensor tensors[TENSORS];
+    static char names[TENSORS][16];
+    ligi_writer body = {0};
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        tensors[i] = (lig_tensor){.name = names[i], .data = names[i], .bytes = 1, .ndim = 0};
+        tensors[i].dtype = LIG_UINT8;
+    }
+    assert_ok(lig_store_save(self->local, "m", tensors, TENSORS, NULL));
+    ligi_served_selector_put(&body,
+                             &(ligi_served_selector){.name = "m", .flags = LIGI_SERVED_HOLD});
+    for (int i = 0; i < REFS; i++)
+        assert_ok(raw_ask(&self->raw, LIGI_SERVED_RESOLVE, &body));
+    assert_int_equal(held_by(self), REFS);
+    ligi_writer_fini(&body);
+}
+
+static void test_what_a_client_holds_has_a_limit(void **state)
+{
+    fixture *self = *state;
+    char name[NAME_BYTES + 1];
+    lig_status status = LIG_OK;
+    memset(name, 'n', NAME_BYTES);
+    name[NAME_BYTES] = '\0';
+    for (int i = 0; i < 10000 && status == LIG_OK; i++) {
+        memcpy(name,
+               (char[]){(char)('a' + i / 1000), (char)('a' + i / 100 % 10),
+                        (char)('a' + i / 10 % 10), (char)('a' + i % 10)},
+               4);
+        status = raw_ask_text(&self->raw, LIGI_SERVED_LOCK, name);
+    }
+    assert_status(status, LIG_E_LIMIT);
+    assert_says("release some");
+    uint64_t held = held_by(self);
+    assert_true(held > 1000 && held < 10000);
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, 1);
+    raw_send(&self->raw, (ligi_served_head){.op = LIGI_SERVED_RELEASE, .id = 1000000}, &body, NULL,
+             0);
+    while (held_by(self) == held)
+        assert_ok(raw_ask(&self->raw, LIGI_SERVED_PING, NULL));
+    assert_ok(raw_ask_text(&self->raw, LIGI_SERVED_LOCK, name));
+    ligi_writer_fini(&body);
+}
+
+static int has_dones(void *context)
+{
+    const raw_client *raw = context;
+    return raw->dones == SAVES || raw->answered || raw->lost;
+}
+
+static void begin_in_parts(raw_client *raw, uint64_t id)
+{
+    ligi_writer body = {0};
+    char name[32];
+    const int64_t shape[] = {1 << 20};
+    const lig_tensor tensor = {
+        .name = "w", .bytes = 1 << 20, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
+    snprintf(name, sizeof name, "part-%d", (int)id);
+    const ligi_served_save save = {.name = name,
+                                   .wants = LIGI_SERVED_IN_PARTS,
+                                   .meta = "",
+                                   .structure = "",
+                                   .tensors = &tensor,
+                                   .count = 1};
+    ligi_served_save_put(&body, &save);
+    raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_SAVE, .id = id, .number = id}, &body, NULL,
+             0);
+    ligi_writer_fini(&body);
+}
+
+/* Each has a thread and buffers until the client ends it. */
+static void test_saves_in_parts_have_a_limit(void **state)
+{
+    fixture *self = *state;
+    raw_client *raw = &self->raw;
+    for (uint64_t id = 1; id <= SAVES; id++)
+        begin_in_parts(raw, id);
+    assert_ok(ligi_net_wait(raw->net, has_dones, raw, RAW_NS));
+    assert_int_equal(raw->dones, SAVES);
+    begin_in_parts(raw, SAVES + 1);
+    assert_status(raw_wait(raw, SAVES + 1), LIG_E_BUSY);
+    assert_says("saves in parts");
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, 1);
+    raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_CANCEL, .id = 100}, &body, NULL, 0);
+    assert_status(raw_wait(raw, 1), LIG_E_CLOSED);
+    ligi_writer_fini(&body);
+    raw->answered = 0;
+    raw->dones = SAVES - 1;
+    begin_in_parts(raw, SAVES + 2);
+    assert_ok(ligi_net_wait(raw->net, has_dones, raw, RAW_NS));
+    assert_int_equal(raw->dones, SAVES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_refs_of_large_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_a_client_holds_has_a_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_saves_in_parts_have_a_limit, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
