@@ -192,17 +192,26 @@ static lig_status check_unique(const char *path, const ligi_served_role_file *fi
     return LIG_OK;
 }
 
+/* A line whose third word has the length of a key is a role with a mistake, not a secret. */
+static int is_bare(const words *line)
+{
+    return kind_of(line) == LIGI_ROLE_KINDS &&
+           (line->count < 3 || line->bytes[2] < LIG_SECRET_LEAST);
+}
+
 /* A single line without a role: "name key", or a bare secret, which may contain spaces. */
-static lig_status take_bare(const char *path, const char *text, const words *line,
+static lig_status take_bare(const char *path, size_t number, const words *line,
                             ligi_served_role_line *out)
 {
     int named = line->count == 2 && line->bytes[1] >= LIG_SECRET_LEAST;
     out->role.kind = LIGI_ROLE_ADMIN;
     if (named)
-        LIG_TRY(take_name(path, 1, line, &out->role));
-    out->key = named ? line->at[1] : text;
-    out->key_bytes = named ? line->bytes[1] : strlen(text);
-    return check_key(path, 1, out->key_bytes);
+        LIG_TRY(take_name(path, number, line, &out->role));
+    out->key = line->at[named];
+    out->key_bytes = line_bytes(out->key);
+    while (strchr(" \t\r", out->key[out->key_bytes - 1]))
+        out->key_bytes--;
+    return check_key(path, number, out->key_bytes);
 }
 
 static lig_status parse(const char *path, ligi_served_role_file *file)
@@ -210,11 +219,14 @@ static lig_status parse(const char *path, ligi_served_role_file *file)
     size_t count = count_lines(file->text), number = 0;
     const char *at = file->text;
     words line = {0};
-    LIG_TRY(ligi_calloc(&file->lines, count + 1, sizeof *file->lines, "roles"));
+    if (count == 0)
+        return lig_fail(LIG_E_INVALID,
+                        "secret file %s has no key (lines that begin with '#' are comments)", path);
+    LIG_TRY(ligi_calloc(&file->lines, count, sizeof *file->lines, "roles"));
     int some = next_line(&at, &number, &line);
-    if (!some || (count == 1 && kind_of(&line) == LIGI_ROLE_KINDS)) {
+    if (count == 1 && is_bare(&line)) {
         file->count = 1;
-        return take_bare(path, file->text, &line, &file->lines[0]);
+        return take_bare(path, number, &line, &file->lines[0]);
     }
     for (; some; some = next_line(&at, &number, &line)) {
         LIG_TRY(take_role(path, number, &line, &file->lines[file->count++]));

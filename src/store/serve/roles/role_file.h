@@ -3,8 +3,8 @@
  * A server's file has lines "name role key [prefix]", with a prefix like "team/" and a '*'; empty
  * lines and lines that begin with '#' are skipped. `role` is read, write or admin. Without a prefix
  * a reader reads everything, and a writer has the prefix of its name; an admin never has one. A
- * file with a single line that is none of these holds one bare secret, or "name key": its clients
- * are admins.
+ * file with a single line that is none of these holds one bare secret, whose third word, if any, is
+ * shorter than a key, or "name key": its clients are admins.
  *
  * A client's file has one such line, "name key", or the key alone. */
 #ifndef LIGI_ROLE_FILE_H

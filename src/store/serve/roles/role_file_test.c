@@ -45,6 +45,7 @@ static void test_a_single_secret_is_an_admin(void **state)
         const char *text, *name, *key;
     } cases[] = {{K1, "", K1},
                  {"ci " K1, "ci", K1},
+                 {"# made by openssl rand -hex 32\n\n  " K1 " \n# the end", "", K1},
                  {"several words that are one secret", "", "several words that are one secret"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -76,8 +77,10 @@ static void test_what_is_wrong_is_named_by_its_line(void **state)
         {"a read " K1 "\na write " K2, "twice"},
         {"a read " K1 "\nb write " K1, "same key"},
         {"short", "bytes"},
-        {"", "bytes"},
-        {"# nothing", "bytes"},
+        {"", "no key"},
+        {"# a comment that is longer than the shortest key", "no key"},
+        {"a reads " K1, "with the role read"},
+        {"a Read " K1 " team/*", "with the role read"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
