@@ -132,6 +132,8 @@ typedef struct cli_place {
  * model.safetensors is that file; anything else is a store. LIG_E_UNSUPPORTED for formats that
  * need Python (python.h), which only cp takes. */
 lig_status cli_place_parse(cli_place *place, const char *text);
+/* For commands on whole stores: a name after '#' is wrong usage. */
+lig_status cli_place_refuse_name(const cli_call *call, const cli_place *place);
 void cli_place_fini(cli_place *place);
 /* Returns 1 and fills the path of the index if the directory holds exactly one. */
 int cli_sharded_index(const char *folder, char *path, size_t path_bytes);

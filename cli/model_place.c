@@ -78,6 +78,14 @@ lig_status cli_place_parse(cli_place *place, const char *text)
     return status;
 }
 
+lig_status cli_place_refuse_name(const cli_call *call, const cli_place *place)
+{
+    if (place->name == NULL)
+        return LIG_OK;
+    return cli_wrong(call, lig_fail(LIG_E_INVALID, "%s works on whole stores: remove '#%s'",
+                                    call->command->name, place->name));
+}
+
 void cli_place_fini(cli_place *place)
 {
     free(place->uri);

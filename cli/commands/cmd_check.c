@@ -79,10 +79,9 @@ static int run(cli_call *call)
     size_t left = 0;
     lig_status status = cli_place_parse(&place, call->words[0]);
     if (status == LIG_OK)
-        status =
-            place.name == NULL
-                ? check(call, &place, &left)
-                : lig_fail(LIG_E_INVALID, "check works on whole stores: remove '#%s'", place.name);
+        status = cli_place_refuse_name(call, &place);
+    if (status == LIG_OK)
+        status = check(call, &place, &left);
     if (status == LIG_OK && left > 0)
         status = lig_fail(LIG_E_CORRUPT, "'%s' has %zu problem%s%s", place.uri, left,
                           left > 1 ? "s" : "",

@@ -19,7 +19,7 @@ static void print(const cli_call *call, const lig_report *report)
 static lig_status compact(const cli_call *call, const cli_place *place, lig_store *store)
 {
     lig_report *report;
-    (void)place;
+    LIG_TRY(cli_place_refuse_name(call, place));
     LIG_TRY(lig_store_compact(store, &report));
     print(call, report);
     lig_report_destroy(report);

@@ -273,12 +273,14 @@ typedef struct place_facts {
     lig_store_stats stats;
 } place_facts;
 
-static lig_status look_at(const char *word, place_facts *facts)
+static lig_status look_at(const cli_call *call, place_facts *facts)
 {
     cli_place place;
     lig_store *store;
-    LIG_TRY(cli_place_parse(&place, word));
-    lig_status status = cli_place_open(&place, "r", &store);
+    LIG_TRY(cli_place_parse(&place, call->words[0]));
+    lig_status status = cli_place_refuse_name(call, &place);
+    if (status == LIG_OK)
+        status = cli_place_open(&place, "r", &store);
     cli_place_fini(&place);
     LIG_TRY(status);
     status = lig_store_stat(store, &facts->stats);
@@ -309,9 +311,9 @@ static void print_store(const char *word, const place_facts *facts)
     cli_size_text(facts->stats.stored_bytes, stored, sizeof stored);
     fputs("\nstore     ", stdout);
     cli_put_escaped(stdout, word);
-    printf("\nholds     %llu models, %llu tensors, %s; %s in %llu packs\nio        ",
+    printf("\nholds     %llu models, %llu tensors, %s; %s in %llu pack%s\nio        ",
            (unsigned long long)facts->stats.models, (unsigned long long)facts->stats.tensors, bytes,
-           stored, (unsigned long long)facts->stats.packs);
+           stored, (unsigned long long)facts->stats.packs, facts->stats.packs == 1 ? "" : "s");
     cli_put_escaped(stdout, facts->path);
     putchar('\n');
 }
@@ -323,7 +325,7 @@ static lig_status print_all(const cli_call *call, const layout *where)
     place_facts facts;
     int store = call->word_count > 0;
     if (store)
-        LIG_TRY(look_at(call->words[0], &facts));
+        LIG_TRY(look_at(call, &facts));
     if (call->json) {
         cli_json_writer writer = {.file = stdout};
         cli_json_open(&writer, NULL, '{');

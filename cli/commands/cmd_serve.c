@@ -279,7 +279,13 @@ static int run(cli_call *call)
     double grace = GRACE_SECONDS;
     lig_server *server;
     rule_list quotas = {0}, keeps = {0};
-    lig_status status = fill_options(call, &options, &grace);
+    cli_place place;
+    lig_status status = cli_place_parse(&place, call->words[0]);
+    if (status == LIG_OK)
+        status = cli_place_refuse_name(call, &place);
+    cli_place_fini(&place);
+    if (status == LIG_OK)
+        status = fill_options(call, &options, &grace);
     if (status == LIG_OK)
         status = rules_of(call, "quota", cli_bytes_text, &quotas);
     if (status == LIG_OK)

@@ -78,7 +78,6 @@ def make(folder, name="a.safetensors", **arrays):
         (["show", "store#absent*"], "no model in 'store' matches 'absent*'"),
         (["ls", "store#absent"], "there is no model 'absent'"),
         (["rm", "absent#x"], "absent"),
-        (["check", "store#x"], "whole stores"),
         (["compact", "absent"], "absent"),
         (["ls", "a.safetensors"], "a store is required"),
         (["cp", "absent.safetensors", "store"], "cannot open 'absent.safetensors': No such file"),
@@ -101,6 +100,10 @@ def test_failures(ligament, tmp_path, words, sentence):
     ("words", "sentence"),
     [
         (["rm", "store"], "does not name a model"),
+        (["check", "store#x"], "check works on whole stores: remove '#x'"),
+        (["compact", "store#x"], "compact works on whole stores"),
+        (["info", "store#x"], "info works on whole stores"),
+        (["serve", "store#x"], "serve works on whole stores"),
         (["ls", "store", "--limit", "x"], "expected an integer"),
         (["ls", "store", "--limit", "0"], "expected an integer"),
         (["ls", "store", "--tag", "x"], "NAME=VALUE"),
