@@ -108,7 +108,7 @@ def test_another_server_keeps_the_address_file(ligament, tmp_path):
 
 
 def test_beyond_loopback_only_with_a_secret(ligament, tmp_path):
-    assert "secret" in ligament.fails("serve", "store", "--listen", "0.0.0.0:0")
+    assert "--secret-file" in ligament.fails("serve", "store", "--listen", "0.0.0.0:0")
     secret = write_secret(tmp_path / "secret", SECRETS[0])
     with serving(ligament, "--listen", "0.0.0.0:0", "--secret-file", secret):
         pass
@@ -126,7 +126,7 @@ def test_the_secret_is_read_again(ligament, tmp_path, model):
             assert told.recv(100) == b"READY=1"
             ligament("cp", model, f"{uri}?secret_file={keys[0]}#one")
             ligament.fails("ls", f"{uri}?secret_file={keys[1]}")
-            ligament.fails("ls", uri)
+            assert "?secret_file=" in ligament.fails("ls", uri)
             write_secret(served, SECRETS[1])
             process.send_signal(signal.SIGHUP)
             assert told.recv(100).startswith(b"RELOADING=1")

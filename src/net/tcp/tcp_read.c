@@ -190,7 +190,9 @@ static lig_status explain(const ligi_tcp_wire *wire, lig_status status)
     if (status != LIG_E_PEER || wire->stream.secure != NULL || wire->step != LIGI_TCP_PREFIX ||
         held(wire) == 0 || wire->buffer[wire->start] != alert)
         return status;
-    return lig_fail(LIG_E_DENIED, "%s requires the group's secret, but this process has none",
+    return lig_fail(LIG_E_DENIED,
+                    "%s requires a secret, but this process has none (?secret_file= or "
+                    "LIGAMENT_SECRET_FILE)",
                     ligi_link_address(wire->link));
 }
 

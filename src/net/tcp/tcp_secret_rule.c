@@ -11,10 +11,12 @@ lig_status ligi_tcp_check_secret(const ligi_tcp *self, const ligi_tcp_address *a
     if (self->keys != NULL || ligi_tcp_address_loopback(address))
         return LIG_OK;
     ligi_tcp_address_print(address, text);
-    return lig_fail(LIG_E_DENIED,
-                    "'%s' is not on this host, which needs a secret: pass one (32 random bytes; "
-                    "ligament launch makes one), or use tcp://127.0.0.1",
-                    text);
+    return lig_fail(
+        LIG_E_DENIED,
+        "'%s' is not a loopback address and needs a secret: name a file with at least 32 "
+        "random bytes (?secret_file=, --secret-file or LIGAMENT_SECRET_FILE), or use "
+        "tcp://127.0.0.1",
+        text);
 }
 
 int ligi_tcp_reaches(void *context, const char *text, int same_host)
