@@ -127,6 +127,20 @@ static void test_trim(void **state)
     assert_status(read_from(self, 6, 0, &seen), LIG_E_NOTFOUND);
 }
 
+/* As many as there may be between two checkpoints, and more than one listing names. */
+static void test_trim_many(void **state)
+{
+    void *self = ((scene *)*state)->self;
+    seen_log seen;
+
+    for (uint64_t i = 0; i < 300; i++)
+        assert_ok(append(self, i, "mine"));
+    assert_ok(ops->log_trim(self, 291, -10 * SECOND));
+    assert_status(read_from(self, 280, 0, &seen), LIG_E_NOTFOUND);
+    assert_ok(read_from(self, 290, 0, &seen));
+    assert_int_equal(seen.count, 10);
+}
+
 typedef struct racer {
     pthread_t thread;
     void *self;
@@ -324,6 +338,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_trim, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_trim_many, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_race, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_objects, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_many_ranges, set_up, tear_down),

@@ -9,7 +9,8 @@
 #include "backend/s3/s3_probe.h"
 #include "base/clock.h"
 
-#define TRIM_MAX 256 /* entries that one call removes */
+#define TRIM_MAX 256   /* entries that one listing names */
+#define TRIM_ROUNDS 16 /* of a call: it removes more than are added until the next checkpoint */
 #define WAIT_FIRST_NS INT64_C(20000000)
 #define WAIT_MAX_NS INT64_C(1000000000)
 
@@ -215,21 +216,30 @@ static int take_old(void *context, const ligi_s3_list_item *item)
 }
 
 /* One after the other: what a crash leaves has no gap. */
+static lig_status trim_some(ligi_s3 *s3, old_entries *old)
+{
+    char key[LIGI_S3_SHORT_KEY_BYTES];
+
+    old->count = 0;
+    LIG_TRY(ligi_s3_list(
+        s3->client,
+        &(ligi_s3_listing){.folder = "cat/", .page = TRIM_MAX, .visit = take_old, .context = old},
+        s3->timeout_ns));
+    for (size_t i = 0; i < old->count; i++) {
+        ligi_s3_name_commit(old->numbers[i], key);
+        LIG_TRY(ligi_s3_delete(s3->client, key, s3->timeout_ns));
+    }
+    return LIG_OK;
+}
+
 lig_status ligi_s3_log_trim(void *self, uint64_t before, int64_t keep_ns)
 {
     ligi_s3 *s3 = self;
-    old_entries old = {.before = before, .keep_ns = keep_ns};
-    char key[LIGI_S3_SHORT_KEY_BYTES];
+    old_entries old = {.before = before, .keep_ns = keep_ns, .count = TRIM_MAX};
 
     old.now_ns = ligi_s3_client_now_ns(s3->client);
-    LIG_TRY(ligi_s3_list(
-        s3->client,
-        &(ligi_s3_listing){.folder = "cat/", .page = TRIM_MAX, .visit = take_old, .context = &old},
-        s3->timeout_ns));
-    for (size_t i = 0; i < old.count; i++) {
-        ligi_s3_name_commit(old.numbers[i], key);
-        LIG_TRY(ligi_s3_delete(s3->client, key, s3->timeout_ns));
-    }
+    for (int i = 0; i < TRIM_ROUNDS && old.count == TRIM_MAX; i++)
+        LIG_TRY(trim_some(s3, &old));
     return LIG_OK;
 }
 
