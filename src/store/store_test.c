@@ -1,5 +1,7 @@
 #include "store_scene.h"
 
+#include <pthread.h>
+
 enum { SMALL = 100, BIG = 700000 };
 
 static float small[SMALL], big[BIG], back[BIG], other[SMALL];
@@ -351,6 +353,42 @@ static void check_sound(lig_store *store)
     lig_report_destroy(report);
 }
 
+typedef struct slow_copy {
+    lig_store *from, *to;
+    lig_status status;
+} slow_copy;
+
+static void *copy_newer(void *context)
+{
+    slow_copy *self = context;
+    self->status = lig_store_copy(self->from, "m", self->to, NULL, LIG_COPY_NEWER);
+    return NULL;
+}
+
+/* A copy of an older model never replaces one that is saved meanwhile. */
+static void test_copy_during_save(void **state)
+{
+    scene *places = *state;
+    slow_copy copy = {opened(places->memory), opened(places->file), LIG_OK};
+    lig_tensor old = big_tensor(big), new = small_tensor(small);
+    lig_store *to = opened(places->file);
+    pthread_t thread;
+    assert_ok(lig_store_save(copy.from, "m", &old, 1, NULL));
+    for (int round = 0; round < 50; round++) {
+        assert_int_equal(pthread_create(&thread, NULL, copy_newer, &copy), 0);
+        lig_save_options options = LIG_SAVE_INIT;
+        options.flags = LIG_SAVE_REPLACE;
+        assert_ok(lig_store_save(to, "m", &new, 1, &options));
+        pthread_join(thread, NULL);
+        assert_true(copy.status == LIG_OK || copy.status == LIG_E_EXISTS);
+        assert_ok(lig_store_load(to, "m", &new, 1));
+        assert_ok(lig_store_retire(to, "m"));
+    }
+    lig_store_close(copy.from);
+    lig_store_close(copy.to);
+    lig_store_close(to);
+}
+
 static void test_copy(void **state)
 {
     scene *places = *state;
@@ -457,6 +495,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_ties_and_strides, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_view, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_copy, scene_setup, scene_teardown),
+        cmocka_unit_test_setup_teardown(test_copy_during_save, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_modes, scene_setup, scene_teardown),
         cmocka_unit_test_setup_teardown(test_many, scene_setup, scene_teardown),
     };

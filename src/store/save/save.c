@@ -25,6 +25,20 @@
 
 /* --- what can be refused at once --- */
 
+/* A copy that replaces older models only: another process may have saved a newer one since the copy
+ * began. */
+static lig_status check_older(const ligi_catalog_view *view, const ligi_plan *plan, uint64_t taken)
+{
+    ligi_record record = {0};
+    LIG_TRY(ligi_catalog_view_model(view, taken, &record));
+    int newer = record.about.created_ns > plan->about.created_ns;
+    ligi_record_fini(&record);
+    if (newer)
+        return lig_fail(LIG_E_EXISTS, "model '%s' in %s is newer", plan->about.name,
+                        view->store->uri);
+    return LIG_OK;
+}
+
 static lig_status check_free(const ligi_catalog_view *view, const ligi_plan *plan, uint64_t *taken)
 {
     uint64_t alias;
@@ -40,6 +54,8 @@ static lig_status check_free(const ligi_catalog_view *view, const ligi_plan *pla
                         "model '%s' already exists in %s (use replace=True, --replace or "
                         "LIG_SAVE_REPLACE to replace it, or save under another name)",
                         plan->about.name, view->store->uri);
+    if (*taken && plan->flags & LIG_COPY_NEWER)
+        return check_older(view, plan, *taken);
     return LIG_OK;
 }
 

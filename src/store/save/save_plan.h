@@ -21,7 +21,7 @@ typedef struct ligi_plan {
     size_t count, hash_count;
     size_t shown_count;             /* tensors as users see them; 0: all are whole */
     uint64_t bytes;                 /* of all tensors, tied ones once */
-    uint32_t flags;                 /* LIG_SAVE_* */
+    uint32_t flags;                 /* LIG_SAVE_*; LIG_COPY_NEWER with LIG_SAVE_REPLACE */
     ligi_writer graphs;             /* as ligi_graphs_put writes them; none: no bytes */
     char *memory;                   /* copies of names, shapes and options; NULL: all is borrowed */
     struct ligi_shares *shares;     /* what may be referred to; NULL: nothing */

@@ -55,7 +55,7 @@ static lig_status copy_model(void *context, const lig_ref *ref, int *gone)
     const ligi_model *model = ref->model;
     const ligi_about *about = &model->record.about;
     lig_save_options options = LIG_SAVE_INIT;
-    options.flags = self->flags;
+    options.flags = self->flags & ~LIG_COPY_NEWER;
     options.metrics = about->metrics;
     options.metric_count = about->metric_count;
     options.tags = about->tags;
@@ -78,6 +78,7 @@ static lig_status copy_model(void *context, const lig_ref *ref, int *gone)
     lig_status status = ligi_save_prepare(self->to, &input, 0, &plan);
     if (status == LIG_OK) {
         plan.copied = 1;
+        plan.flags |= self->flags & LIG_COPY_NEWER;
         plan.about.created_ns = about->created_ns;
         plan.about.parent_name = about->parent_name;
         ligi_put_bytes(&plan.graphs, model->manifest.graphs, model->manifest.graph_bytes);
@@ -142,7 +143,7 @@ static lig_status copy_if_newer(void *context, const lig_ref *ref, int *gone)
     copying *self = context;
     if (self->flags & LIG_COPY_NEWER) {
         LIG_TRY(check_newer(self, ref->model));
-        self->flags = LIG_SAVE_REPLACE;
+        self->flags = LIG_COPY_NEWER | LIG_SAVE_REPLACE;
     }
     return copy_model(self, ref, gone);
 }

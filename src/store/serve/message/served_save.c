@@ -227,7 +227,7 @@ lig_status ligi_served_save_get(const void *body, size_t bytes, ligi_served_save
     ligi_reader reader = {.data = body, .bytes = bytes};
     save->name = ligi_get_text(&reader, LIG_NAME_BYTES_MAX);
     uint64_t flags = ligi_get_varint(&reader), wants = ligi_get_varint(&reader);
-    if (flags & ~(uint64_t)LIG_SAVE_REPLACE || wants & ~(uint64_t)WANTS_ALL)
+    if (flags & ~(uint64_t)(LIG_SAVE_REPLACE | LIG_COPY_NEWER) || wants & ~(uint64_t)WANTS_ALL)
         reader.failed = 1;
     save->flags = (uint32_t)flags;
     save->wants = (uint32_t)wants;

@@ -90,7 +90,7 @@ static lig_save_options options_of(ligi_served_saving *saving)
 {
     const ligi_served_save *what = &saving->what;
     lig_save_options options = LIG_SAVE_INIT;
-    options.flags = what->flags;
+    options.flags = what->flags & LIG_SAVE_REPLACE;
     options.parent = what->wants & LIGI_SERVED_COPY ? NULL : what->parent;
     options.metrics = what->metrics;
     options.metric_count = what->metric_count;
@@ -169,6 +169,7 @@ lig_status ligi_served_saving_prepare(ligi_served_saving *saving, ligi_served_ca
     LIG_TRY(take_parent(saving, call->store));
     if (what->created_ns)
         saving->plan.about.created_ns = what->created_ns;
+    saving->plan.flags |= what->flags & LIG_COPY_NEWER;
     saving->plan.packed = (what->wants & LIGI_SERVED_PACKED) != 0;
     return LIG_OK;
 }
