@@ -336,6 +336,24 @@ static void damaged_checkpoints_fall_back(void **state)
 
 /* --- packs --- */
 
+/* What a killed writer began goes with the next look for leftovers, also if no pack is removed. */
+static void drafts_of_dead_writers_go(void **state)
+{
+    void *self = opened("drafts", 0, "");
+    trial_store *store = trial_find("drafts");
+    const ligi_object name = {LIGI_OBJECT_PACK, 77};
+    trial_object *draft = calloc(1, sizeof *draft);
+    uint64_t id;
+
+    (void)state;
+    *draft = (trial_object){.next = store->objects, .name = name, .claimed_until_ns = 1};
+    store->objects = draft;
+    assert_status(ops->pack_next(self, 0, &id), LIG_E_NOTFOUND);
+    trial_object **left = trial_look(store, name);
+    assert_true(left == NULL || *left == NULL);
+    ligi_remote_close(self);
+}
+
 /* A pack that another process names while this one claims it is not removed. */
 static void claims_notice_commits(void **state)
 {
@@ -470,6 +488,7 @@ int main(void)
         cmocka_unit_test(damaged_commits_are_repaired),
         cmocka_unit_test(replaced_commits_are_repaired),
         cmocka_unit_test(damaged_checkpoints_fall_back),
+        cmocka_unit_test(drafts_of_dead_writers_go),
         cmocka_unit_test(claims_notice_commits),
         cmocka_unit_test(sleepers_do_not_commit_removed_packs),
         cmocka_unit_test(pins_outlast_condemnation),

@@ -6,6 +6,7 @@
 #include "backend/remote/remote_view.h"
 #include "backend/remote/remote_write.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -348,6 +349,10 @@ lig_status ligi_remote_pack_next(void *opaque, uint64_t after, uint64_t *id)
     lig_status status;
 
     LIG_TRY(ligi_remote_usable(self));
+    /* Who looks for leftovers begins here. Nothing may be condemned, so no sweep may follow. */
+    if (after == 0 && !self->read_only && remove_drafts(volume) != LIG_OK)
+        ligi_log(LIG_LOG_WARNING, "%s: leftovers of dead writers could not be removed: %s",
+                 volume->name, lig_error_text());
     ligi_remote_state *state = ligi_remote_latest(volume, NULL);
     do {
         status = LIG_E_NOTFOUND;
