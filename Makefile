@@ -124,6 +124,7 @@ soak: build
 	@build/tests/store_kill_test soak
 	@build/tests/log_model_test soak
 	@build/tests/remote_model_test 5000000
+	@build/tests/remote_scale_test soak
 	@build/tests/store_power_test soak
 	@build/tests/store_damage_test soak
 	@build/tests/params_long_test soak

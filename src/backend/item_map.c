@@ -179,13 +179,25 @@ static lig_status keep_item(map_making *making, map_item *item)
     return add_item(making, item);
 }
 
+/* Puts the items behind those of a small open chunk. More than one chunk holds become two halves: a
+ * full one and a small rest would pass on to the next chunk, and so to the end of the map. */
+static lig_status join_chunk(map_making *making, const map_chunk *chunk)
+{
+    size_t total = making->open->count + chunk->count;
+    size_t first = total > CHUNK_FULL ? total / 2 - making->open->count : chunk->count;
+
+    for (size_t i = 0; i < chunk->count; i++) {
+        if (i == first)
+            making->open = NULL;
+        LIG_TRY(keep_item(making, chunk->items[i]));
+    }
+    return LIG_OK;
+}
+
 static lig_status keep_chunk(map_making *making, map_chunk *chunk)
 {
-    if (making->open != NULL && making->open->count < CHUNK_LEAST) {
-        for (size_t i = 0; i < chunk->count; i++)
-            LIG_TRY(keep_item(making, chunk->items[i]));
-        return LIG_OK;
-    }
+    if (making->open != NULL && making->open->count < CHUNK_LEAST)
+        return join_chunk(making, chunk);
     LIG_TRY(add_chunk(making->map, chunk));
     atomic_fetch_add(&chunk->refs, 1);
     making->open = NULL;

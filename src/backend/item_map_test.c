@@ -2,6 +2,8 @@
 #include "backend/item_map.h"
 #include "base/test.h"
 
+#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { KEYS = 700, ROUNDS = 400, OPS = 120 };
@@ -100,6 +102,50 @@ static void maps_follow_an_array(void **state)
     ligi_item_map_release(map);
 }
 
+enum { MANY = 20000, CHANGE_BYTES = 16 << 10 };
+
+static size_t used_bytes(void)
+{
+    struct mallinfo2 heap = mallinfo2(); /* zeros under a sanitizer */
+
+    return heap.uordblks + heap.hblkhd;
+}
+
+static ligi_item_map *many_items(void)
+{
+    static char keys[MANY][8];
+    lig_catalog_op *ops = calloc(MANY, sizeof *ops);
+    ligi_item_map *map = NULL;
+
+    for (int i = 0; i < MANY; i++) {
+        snprintf(keys[i], sizeof keys[i], "%06d", i);
+        ops[i] = (lig_catalog_op){keys[i], 6, "value", 5};
+    }
+    assert_ok(ligi_item_map_edit(NULL, ops, MANY, &map));
+    free(ops);
+    return map;
+}
+
+/* Chunks of a map that was made at once are full: an item that does not fit must not move those
+ * behind it. */
+static void an_item_changes_few_chunks(void **state)
+{
+    const char *const keys[] = {"000000a", "000100a", "010000a", "019999a"};
+    ligi_item_map *map = many_items(), *next;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const lig_catalog_op add = {keys[i], 7, "value", 5};
+        size_t before = used_bytes();
+        assert_ok(ligi_item_map_edit(map, &add, 1, &next));
+        assert_true(used_bytes() - before < CHANGE_BYTES);
+        assert_int_equal(ligi_item_map_count(next), MANY + i + 1);
+        ligi_item_map_release(map);
+        map = next;
+    }
+    ligi_item_map_release(map);
+}
+
 static void bad_keys_are_refused(void **state)
 {
     uint8_t key[LIGI_ITEM_KEY_MAX + 1] = {0};
@@ -118,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_follow_an_array),
+        cmocka_unit_test(an_item_changes_few_chunks),
         cmocka_unit_test(bad_keys_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
