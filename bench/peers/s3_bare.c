@@ -2,8 +2,8 @@
  *
  *     s3_bare ENDPOINT BUCKET PREFIX COUNT BYTES SMALL
  *
- * writes COUNT objects of BYTES bytes, 16 requests in flight, reads them again, then writes SMALL
- * objects of 4 KiB one after the other. Keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the
+ * writes COUNT objects of BYTES bytes, 16 requests in flight, reads them again and removes them, then
+ * writes SMALL objects of 4 KiB one after the other. Keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the
  * region in AWS_REGION. Prints one line of JSON. */
 #include <curl/curl.h>
 #include <stdio.h>
@@ -13,6 +13,8 @@
 
 #define FLYING 16
 #define SMALL_BYTES 4096
+
+typedef enum request { REQUEST_GET, REQUEST_PUT, REQUEST_DELETE } request;
 
 typedef struct slot {
     CURL *easy;
@@ -64,7 +66,7 @@ static size_t ignore(char *data, size_t size, size_t count, void *context)
     return size * count;
 }
 
-static void prepare(const bare *self, slot *one, int write)
+static void prepare(const bare *self, slot *one, request kind)
 {
     char url[1024];
 
@@ -82,9 +84,12 @@ static void prepare(const bare *self, slot *one, int write)
     curl_easy_setopt(one->easy, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(one->easy, CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
     curl_easy_setopt(one->easy, CURLOPT_PRIVATE, one);
-    curl_easy_setopt(one->easy, CURLOPT_WRITEFUNCTION, write ? ignore : receive_bytes);
+    curl_easy_setopt(one->easy, CURLOPT_WRITEFUNCTION,
+                     kind == REQUEST_GET ? receive_bytes : ignore);
     curl_easy_setopt(one->easy, CURLOPT_WRITEDATA, one);
-    if (write) {
+    if (kind == REQUEST_DELETE)
+        curl_easy_setopt(one->easy, CURLOPT_CUSTOMREQUEST, "DELETE");
+    if (kind == REQUEST_PUT) {
         curl_easy_setopt(one->easy, CURLOPT_UPLOAD, 1L);
         curl_easy_setopt(one->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)one->bytes);
         curl_easy_setopt(one->easy, CURLOPT_READFUNCTION, send_bytes);
@@ -93,7 +98,7 @@ static void prepare(const bare *self, slot *one, int write)
 }
 
 /* All objects, FLYING at once; exits on a failure. */
-static double pass(bare *self, int write)
+static double pass(bare *self, request kind)
 {
     size_t next = 0;
     double start = seconds();
@@ -102,7 +107,7 @@ static double pass(bare *self, int write)
 
     for (; next < FLYING && next < self->count; next++) {
         self->slots[next].number = next;
-        prepare(self, &self->slots[next], write);
+        prepare(self, &self->slots[next], kind);
         curl_multi_add_handle(self->multi, self->slots[next].easy);
     }
     for (size_t done = 0; done < self->count;) {
@@ -118,7 +123,7 @@ static double pass(bare *self, int write)
             done++;
             if (next < self->count) {
                 one->number = next++;
-                prepare(self, one, write);
+                prepare(self, one, kind);
                 curl_multi_add_handle(self->multi, one->easy);
             }
         }
@@ -135,7 +140,7 @@ static double put_small(bare *self, size_t number)
 
     one->bytes = SMALL_BYTES;
     one->number = 1000000 + number;
-    prepare(self, one, 1);
+    prepare(self, one, REQUEST_PUT);
     if (curl_easy_perform(one->easy) != CURLE_OK) {
         fprintf(stderr, "s3_bare: a small PUT failed\n");
         exit(1);
@@ -184,7 +189,8 @@ int main(int count, char **words)
         fprintf(stderr, "s3_bare: no keys in the environment, or no memory\n");
         return 1;
     }
-    double write_s = pass(&self, 1), read_s = pass(&self, 0);
+    double write_s = pass(&self, REQUEST_PUT), read_s = pass(&self, REQUEST_GET);
+    pass(&self, REQUEST_DELETE);
     printf("{\"write_s\": %.6f, \"read_s\": %.6f, \"put_s\": [", write_s, read_s);
     for (size_t i = 0; i < small; i++)
         printf("%s%.6f", i == 0 ? "" : ", ", put_small(&self, i));
