@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop, on one cluster that
-the benchmark starts (root).
+"""Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop and
+torch.distributed.checkpoint, on one cluster that the benchmark starts (root).
 
-engines.py [--mib 256] [--rounds 3] [--seconds 4] [--json FILE]
+engines.py [--mib 256] [--rounds 3] [--seconds 3] [--json FILE]
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,11 +32,32 @@ def output(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def what_is_missing() -> str:
+    if os.geteuid() != 0:
+        return "a cluster is started as root"
+    needed = ("ceph-mon", "ceph-osd", "ceph-mgr", "radosgw", "rados")
+    programs = [name for name in needed if shutil.which(name) is None]
+    if programs:
+        return f"not installed: {', '.join(programs)} (tools/engines install; make build)"
+    for name in ("rados", "s3"):
+        if not (ROOT / f"python/ligament/lib/libligament_{name}.so").exists():
+            return f"{name}:// is not built (tools/engines install; make build)"
+    return ""
+
+
+def start_again_with_cluster() -> None:
+    """Runs this program again with the variables of a cluster, which ends with it."""
+    environment = {"LIGAMENT_ENGINES": str(HERE / "out/engines"), **os.environ}
+    os.execve(ENGINES, [ENGINES, "run", sys.executable, __file__, *sys.argv[1:]], environment)
+
+
 def cluster() -> dict[str, str]:
-    """The variables of a cluster that runs."""
-    lines = output(ENGINES, "env").splitlines()
-    pairs = (line.removeprefix("export ").split("=", 1) for line in lines)
-    return {name.removeprefix("LIGAMENT_TEST_"): value.strip("'") for name, value in pairs}
+    """The variables of the cluster."""
+    return {
+        name.removeprefix("LIGAMENT_TEST_"): value
+        for name, value in os.environ.items()
+        if name.startswith("LIGAMENT_TEST_")
+    }
 
 
 # --- RADOS ---
@@ -114,7 +136,7 @@ def measure_rados(known: dict[str, str], given: argparse.Namespace) -> list[Bar]
     ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
     for _ in range(given.rounds):
         wrote, read = bench.mib_s(given.seconds)
-        bare = {"write": wrote, "read": read, "commit": bench.small_write_s(2)}
+        bare = {"write": wrote, "read": read, "commit": bench.small_write_s(1)}
         options = f"conf={known['RADOS_CONF']}"
         compare(volume(f"//{known['RADOS_POOL']}", "rados", options, given), bare, ratios)
     return bars_of("rados", "rados bench", "a 4 KiB write", ratios)
@@ -144,7 +166,6 @@ def measure_s3(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
     os.environ["AWS_ACCESS_KEY_ID"] = known["S3_KEY"]
     os.environ["AWS_SECRET_ACCESS_KEY"] = known["S3_SECRET"]
     os.environ["AWS_REGION"] = known["S3_REGION"]
-    os.environ.update({f"LIGAMENT_TEST_{name}": value for name, value in known.items()})
     ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
     for _ in range(given.rounds):
         bare = bare_s3(known, given)
@@ -153,25 +174,45 @@ def measure_s3(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
     return bars_of("s3", "a bare libcurl loop", "a 4 KiB PUT", ratios)
 
 
+def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
+    place = f"{known['S3_BUCKET']}/models-{uuid.uuid4().hex[:8]}"
+    seen = json.loads(
+        output(
+            *(sys.executable, str(HERE / "peers/s3_models.py"), place, known["S3_ENDPOINT"]),
+            *("--mib", str(given.mib), "--cached-mib", str(4 * given.mib)),
+            *("--rounds", str(given.rounds)),
+        )
+    )
+    middle = {name: statistics.median(values) for name, values in seen.items()}
+    print("  models, seconds:", ", ".join(f"{name} {s:.2f}" for name, s in middle.items()))
+    cached = middle["local_load"] / middle["cached_load"]
+    bars = [Bar("s3: load through the cache, of a local store", cached, 0.9, at_least=True)]
+    if "dcp_save" not in middle:
+        print("  skipped: DCP with fsspec (pip install --target bench/out/packages s3fs)")
+        return bars
+    for what in ("save", "load"):
+        ratio = middle[f"dcp_{what}"] / middle[what]
+        bars.append(Bar(f"s3: {what}, DCP with fsspec / Ligament", ratio, 1.5, at_least=True))
+    return bars
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--mib", type=int, default=256, help="of a pack; the cached model has 4 x")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=int, default=4, help="of each run of rados bench")
+    parser.add_argument("--seconds", type=int, default=3, help="of each run of rados bench")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    if os.geteuid() != 0:
-        print("skipped: a cluster is started as root")
+    missing = what_is_missing()
+    if missing:
+        print(f"skipped: {missing}")
         if given.json:
-            given.json.write_text(json.dumps({"skipped": "needs root"}))
+            given.json.write_text(json.dumps({"skipped": missing}))
         return 0
-    subprocess.run([ENGINES, "install"], check=True)
-    subprocess.run([ENGINES, "start"], check=True)
-    try:
-        known = cluster()
-        bars = measure_rados(known, given) + measure_s3(known, given)
-    finally:
-        subprocess.run([ENGINES, "stop"], check=True)
+    if "LIGAMENT_TEST_RADOS_CONF" not in os.environ:
+        start_again_with_cluster()
+    known = cluster()
+    bars = measure_rados(known, given) + measure_s3(known, given) + measure_models(known, given)
     return report(bars, given.json)
 
 

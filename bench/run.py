@@ -13,6 +13,7 @@ from all the files there, as --page does alone. Benchmarks of a GPU write their 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -27,6 +28,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 OUT, RESULTS = HERE / "out", HERE / "results"
+GRACE_S = 15
 sys.path.insert(0, str(HERE / "peers"))
 from bars import Bar, collect  # noqa: E402
 
@@ -53,6 +55,16 @@ PROGRAMS = {
 }
 
 
+def end(child: subprocess.Popen[bytes]) -> None:
+    """Time to stop servers that a benchmark has started, then none."""
+    os.killpg(child.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(timeout=GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
 def run(name: str, program: Program) -> dict[str, Any]:
     """What one benchmark found; `ended` says how."""
     path = OUT / f"{name}.json"
@@ -64,8 +76,7 @@ def run(name: str, program: Program) -> dict[str, Any]:
     try:
         status: int | None = child.wait(timeout=program.limit_s)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        end(child)
         status = None
     found = json.loads(path.read_text()) if path.exists() else None
     ended = "out of time" if status is None else "no result" if found is None else "ran"
