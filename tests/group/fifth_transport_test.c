@@ -1,5 +1,5 @@
 /* A transport is a table and one line in builtin.def: this program is linked with a list that has
- * one line more, and everything above finds the fifth transport by itself. It moves bytes as inproc
+ * one line more, and everything above finds the fifth transport. It moves bytes as inproc
  * does, under another scheme. */
 #include "backend/registry.h"
 #include "base/test.h"
