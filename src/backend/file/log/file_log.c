@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -437,6 +438,7 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at,
         status = make_segment(log, &from, &kept, 0);
     if (status == LIG_OK) {
         uint64_t replaced = at->segment;
+        assert(replaced <= from.version + 1 && from.version <= at->version);
         at->segment = from.version + 1;
         at->last =
             at->version == from.version ? 0 : at->last - from.offset + LIGI_SEGMENT_HEADER_BYTES;
@@ -512,6 +514,7 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
 {
     ligi_clog_file *file;
 
+    assert(fits(at, header));
     if (log->numbered != 0)
         return ligi_clog_append_number(log, at, record, header);
     LIG_TRY(ligi_clog_tail_file(log, at->segment, &file));
@@ -527,8 +530,8 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
     return LIG_OK;
 }
 
-/* The next segment was not made. It may have its name all the same: then it counts, and whoever
- * writes next finds it; otherwise this one is the last, as before. */
+/* The next segment was not made. It may have its name all the same: then it counts, and the
+ * next writer finds it; otherwise this one is the last, as before. */
 static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_status status)
 {
     ligi_failure failure;
@@ -573,6 +576,7 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
 {
     ligi_clog_durable wanted = {.version = at->version};
 
+    assert(log->numbered == 0 && at->segment <= at->version + 1);
     ligi_head_append(&log->head, at->version);
     ligi_head_segment_set(&log->head, at->segment);
     wanted.epoch = ligi_head_epoch(&log->head);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -142,6 +143,7 @@ lig_status ligi_clog_append_number(ligi_file_log *log, ligi_clog_position *at, c
     ligi_numbered_draft draft;
     int late;
 
+    assert(log->numbered != 0 && header->version >= log->numbered);
     memcpy(segment.id, log->id, sizeof segment.id);
     LIG_TRY(ligi_numbered_draft_make(&log->folder, &segment, record, header->bytes, &draft));
     LIG_TRY(ligi_numbered_draft_link(&log->folder, &draft, &late));

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <unistd.h>
 
@@ -56,6 +57,7 @@ static lig_status sync_file(ligi_file_log *log, uint64_t segment, int fd, uint64
     int poisoned = ligi_head_poisoned(&log->head) == segment;
     int number = !poisoned && fdatasync(fd) != 0 ? errno : 0;
 
+    assert(segment != 0);
     if (!poisoned && number == 0)
         number = sync_name(log, segment);
     if (number != 0)
