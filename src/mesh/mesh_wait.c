@@ -5,6 +5,7 @@
 #include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 
+#include "base/clock.h"
 #include "net/progress.h"
 
 #include <string.h>
@@ -98,14 +99,22 @@ static int is_filled(void *context)
     return what->request->exchange == NULL || what->request->serial != what->serial;
 }
 
-/* Copies what servers have answered into tensors of device memory, and waits for it. */
-static lig_status fill(lig_mesh *mesh, ligi_request *request)
+/* Copies what servers have answered into tensors of device memory, and waits for it, or for the
+ * stream that does. */
+static lig_status fill(lig_mesh *mesh, ligi_request *request, int64_t deadline)
 {
     await what = {mesh, request, request->serial};
     if (request->state != LIGI_REQUEST_ENDED || request->exchange == NULL)
         return LIG_OK;
     LIG_TRY(ligi_exchange_fill(request->exchange, (ligi_on_stream){0}));
-    LIG_TRY(ligi_net_await(mesh->session.net, is_filled, &what, LIG_FOREVER));
+    lig_status waited =
+        ligi_net_await(mesh->session.net, is_filled, &what, ligi_time_left(deadline));
+    if (waited == LIG_E_TIMEOUT)
+        return lig_fail(waited,
+                        "timeout: request %llu was answered, but the stream that fills its tensors "
+                        "has not got there",
+                        (unsigned long long)request->handler);
+    LIG_TRY(waited);
     return ligi_session_usable(&mesh->session);
 }
 
@@ -113,13 +122,14 @@ lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns)
 {
     ligi_request *request;
     LIG_TRY(ligi_mesh_enter(mesh));
+    int64_t deadline = mesh->device ? ligi_time_until(timeout_ns) : 0;
     lig_status status = ligi_mesh_device_check(mesh);
     if (status == LIG_OK)
         status = ligi_worker_requests_find(&mesh->outbox, handler, &request);
     if (status == LIG_OK && request->state != LIGI_REQUEST_ENDED)
         status = await_end(mesh, handler, timeout_ns, &request);
     if (status == LIG_OK)
-        status = fill(mesh, request);
+        status = fill(mesh, request, deadline);
     if (status == LIG_OK)
         status = outcome(mesh, request);
     ligi_mesh_leave(mesh);

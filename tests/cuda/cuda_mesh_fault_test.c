@@ -156,6 +156,86 @@ static void test_a_device_that_fails(void **unused)
     close_stage(&on);
 }
 
+static void answer_one(stage *on)
+{
+    lig_mesh_arrival arrival;
+    size_t found = 0;
+    assert_ok(lig_mesh_get_batch(on->server, LIG_MESH_ANY, 20 * SECOND, &arrival, 1, &found));
+    assert_ok(lig_mesh_respond(on->server, arrival.handler, &on->answer, 1, 20 * SECOND));
+}
+
+/* A call that fails on a stream which waits for an answer does not wait for the stream. */
+static void test_a_failure_behind_a_wait(const char *name)
+{
+    stage on = open_stage("shm");
+    for (int i = 0; i < 5; i++)
+        assert_true(exchange(&on));
+    uint64_t key = 1, first, second;
+    void *stream = fake_cuda_stream();
+    lig_tensor other = device_tensor(4);
+    lig_mesh_request request = {&on.push, &key, 1, &on.pull, &key, 1};
+    lig_mesh_request later = {&on.push, &key, 1, &other, &key, 1};
+    assert_ok(lig_mesh_push_pull_on(on.worker, &request, stream, &first));
+    assert_ok(lig_mesh_push_pull_on(on.worker, &later, stream, &second));
+    assert_ok(lig_mesh_wait_on(on.worker, first, stream, 0));
+    fake_cuda_fail(name, 1, OUT_OF_MEMORY);
+    assert_int_not_equal(lig_mesh_wait_on(on.worker, second, stream, 0), LIG_OK);
+    uint64_t third;
+    fake_cuda_fail(name, 1, OUT_OF_MEMORY);
+    assert_int_not_equal(lig_mesh_push_pull_on(on.worker, &request, stream, &third), LIG_OK);
+    answer_one(&on);
+    answer_one(&on);
+    fake_cuda_finish(stream);
+    assert_memory_equal(on.pull.data, on.answer.data, BYTES);
+    assert_ok(lig_mesh_wait(on.worker, second, 20 * SECOND));
+    assert_memory_equal(other.data, on.answer.data, BYTES);
+    assert_true(exchange(&on));
+    close_stage(&on);
+    fake_cuda_free(other.data);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
+static void test_failures_behind_waits(void **unused)
+{
+    (void)unused;
+    test_a_failure_behind_a_wait("cuStreamWriteValue64");
+    test_a_failure_behind_a_wait("cuMemcpyAsync");
+}
+
+/* A stream that is late fills the tensors: the wait on the host ends at its timeout. */
+static void test_a_wait_for_a_late_stream(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    assert_true(exchange(&on));
+    uint64_t key = 1, first, second;
+    void *stream = fake_cuda_stream();
+    lig_tensor other = device_tensor(4);
+    lig_mesh_request request = {&on.push, &key, 1, &on.pull, &key, 1};
+    lig_mesh_request later = {&on.push, &key, 1, &other, &key, 1};
+    lig_mesh_arrival arrivals[2];
+    size_t found = 0;
+    assert_ok(lig_mesh_push_pull(on.worker, &request, &first));
+    assert_ok(lig_mesh_push_pull(on.worker, &later, &second));
+    assert_ok(lig_mesh_wait_on(on.worker, first, stream, 0));
+    assert_ok(lig_mesh_wait_on(on.worker, second, stream, 0));
+    for (int i = 0; i < 2; i++)
+        assert_ok(
+            lig_mesh_get_batch(on.server, LIG_MESH_ANY, 20 * SECOND, &arrivals[i], 1, &found));
+    assert_ok(lig_mesh_respond(on.server, arrivals[1].handler, &on.answer, 1, 20 * SECOND));
+    assert_status(lig_mesh_wait(on.worker, second, SECOND / 20), LIG_E_TIMEOUT);
+    while (!lig_mesh_done(on.worker, second))
+        ;
+    assert_status(lig_mesh_wait(on.worker, second, SECOND / 20), LIG_E_TIMEOUT);
+    assert_says("the stream that fills its tensors");
+    assert_ok(lig_mesh_respond(on.server, arrivals[0].handler, &on.answer, 1, 20 * SECOND));
+    assert_ok(lig_mesh_wait(on.worker, second, 20 * SECOND));
+    assert_memory_equal(other.data, on.answer.data, BYTES);
+    assert_ok(lig_mesh_wait(on.worker, first, 20 * SECOND));
+    close_stage(&on);
+    fake_cuda_free(other.data);
+}
+
 /* Words and chunks return: many more requests than there are. */
 static void test_nothing_leaks(void **unused)
 {
@@ -179,6 +259,8 @@ int main(void)
         cmocka_unit_test(test_tcp),
         cmocka_unit_test(test_a_device_that_fails),
         cmocka_unit_test(test_nothing_leaks),
+        cmocka_unit_test(test_failures_behind_waits),
+        cmocka_unit_test(test_a_wait_for_a_late_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

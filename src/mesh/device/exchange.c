@@ -408,6 +408,16 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
     return LIG_OK;
 }
 
+/* Copies may be queued on a stream that is not asked any further. One of the caller's may wait for
+ * an answer that arrives only after this call: it is not waited for, and the memory is given up. */
+static void abandon_copies(ligi_exchange *exchange, ligi_on_stream on, void *stream)
+{
+    if (on.given)
+        exchange->shared = exchange->staged = NULL; /* never used again */
+    else
+        (void)ligi_cuda_synchronize(exchange->device->number, stream);
+}
+
 lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request *asked,
                                ligi_on_stream on, ligi_request *request)
 {
@@ -431,7 +441,7 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
     if (status != LIG_OK) {
         ligi_failure failure;
         ligi_failure_take(&failure, status);
-        (void)ligi_cuda_synchronize(device->number, stream); /* copies may be queued already */
+        abandon_copies(exchange, on, stream);
         forget_servers(exchange);
         ligi_exchange_detach(exchange);
         return ligi_failure_publish(&failure);
@@ -502,17 +512,15 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on)
         exchange->filling = 1;
         return LIG_OK;
     }
-    if (exchange->ack) { /* the stream continues; what it copies is of no use */
-        ligi_failure failure;
-        ligi_failure_take(&failure, status);
+    ligi_failure failure;
+    ligi_failure_take(&failure, status);
+    abandon_copies(exchange, on, stream);
+    if (exchange->ack) { /* the stream continues, and may look at the word later: it stays */
         __atomic_store_n(exchange->ack, exchange->ack_least, __ATOMIC_RELEASE);
-        (void)ligi_cuda_synchronize(device->number, stream);
-        ligi_mesh_device_word_give(device, exchange->ack);
         exchange->ack = NULL;
         ligi_courier_poll(&device->tasks, -1);
-        return ligi_failure_publish(&failure);
     }
-    return status;
+    return ligi_failure_publish(&failure);
 }
 
 /* Nobody waits for the request but its graph, which continues when the tensors are filled. */

@@ -88,8 +88,9 @@ static void on_copied(ligi_courier_task *task, lig_status status)
     ligi_server_copied(copies->party, copies->job, status);
 }
 
-/* Queues what is listed; the job stays until it has ended. */
-static lig_status start(ligi_job_copies *copies, void *stream)
+/* Queues what is listed; the job stays until it has ended. A stream of the caller may wait for what
+ * arrives only after this call: if that fails it is not waited for, and the memory is given up. */
+static lig_status start(ligi_job_copies *copies, ligi_on_stream on, void *stream)
 {
     ligi_mesh_device *device = copies->party->mesh->device;
     lig_status status = LIG_OK;
@@ -108,7 +109,12 @@ static lig_status start(ligi_job_copies *copies, void *stream)
     }
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    (void)ligi_cuda_synchronize(device->number, stream); /* some copies may be queued */
+    if (on.given) {
+        copies->answer = NULL;
+        copies->imports = NULL;
+    } else {
+        (void)ligi_cuda_synchronize(device->number, stream); /* some copies may be queued */
+    }
     copies->count = 0;
     return ligi_failure_publish(&failure);
 }
@@ -303,7 +309,7 @@ lig_status ligi_job_raise(ligi_party *party, ligi_job *job, int *pending)
         LIG_TRY(ligi_calloc(&queue->raised, 1, sizeof *queue->raised, "a request"));
     LIG_TRY(get_copies(party, job));
     job->copies->task.order = queue->raised;
-    LIG_TRY(start(job->copies, party->mesh->device->in));
+    LIG_TRY(start(job->copies, (ligi_on_stream){0}, party->mesh->device->in));
     queue->raised->count++;
     return LIG_OK;
 }
@@ -371,7 +377,7 @@ static lig_status answer_all(ligi_party *party, ligi_job *job, const lig_tensor 
         ligi_imports_hold(party->arenas.imports);
         job->copies->imports = party->arenas.imports;
     }
-    LIG_TRY(start(job->copies, on.given ? on.stream : device->out));
+    LIG_TRY(start(job->copies, on, on.given ? on.stream : device->out));
     job->copies->graph = on.graph;
     return LIG_OK;
 }
