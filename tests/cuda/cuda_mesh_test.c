@@ -173,6 +173,42 @@ static void test_empty_on(void **unused)
     assert_int_equal(fake_cuda_live("allocated"), kept);
 }
 
+/* A driver call takes microseconds: an exchange through the worker's arena makes no more than it
+ * needs, which are three copies, each with its word, and the checks of three tensors. */
+static void test_driver_calls(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"cuMemcpyAsync",
+                                        "cuStreamWriteValue64",
+                                        "cuPointerGetAttribute",
+                                        "cuCtxPushCurrent",
+                                        "cuCtxPopCurrent",
+                                        "cuThreadExchangeStreamCaptureMode",
+                                        "cuMemHostGetDevicePointer",
+                                        "cuStreamSynchronize",
+                                        "cuStreamWaitValue64",
+                                        "cuEventRecord",
+                                        "cuMemAlloc",
+                                        "cuMemHostRegister"};
+    static const unsigned most[] = {3, 3, 6, 3, 3, 6};
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    unsigned before[sizeof names / sizeof *names];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        before[i] = fake_cuda_calls(names[i]);
+    unsigned doubts = fake_cuda_calls("cuStreamQuery"); /* when a stream is late */
+    echo(worker, server, 9);
+    doubts = fake_cuda_calls("cuStreamQuery") - doubts;
+    for (size_t i = 0; has_arena(worker) && i < sizeof names / sizeof *names; i++) {
+        unsigned calls = fake_cuda_calls(names[i]) - before[i];
+        unsigned limit = i < sizeof most / sizeof *most ? most[i] : 0;
+        assert_in_range(calls, 0, limit + 2 * doubts * (i >= 3 && i <= 5));
+    }
+    end(all);
+}
+
 /* A registered buffer in device memory, whose second push waits until the first is answered; host
  * tensors go there as well. */
 static void test_registered(void **unused)
@@ -350,6 +386,7 @@ int main(void)
         cmocka_unit_test(test_echo),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_empty_on),
+        cmocka_unit_test(test_driver_calls),
         cmocka_unit_test(test_registered),
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_cancelled),

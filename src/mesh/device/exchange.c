@@ -30,6 +30,7 @@ static void exchange_free(ligi_exchange *exchange)
     free(exchange->head_bytes);
     free(exchange->iov_host);
     free(exchange->places);
+    free(exchange->moves);
     free(exchange->pulls);
     free(exchange);
 }
@@ -225,19 +226,15 @@ static uint8_t *place_staged(ligi_exchange *exchange, const lig_tensor *tensor, 
     return data;
 }
 
-static lig_status copy_out(ligi_exchange *exchange, void *stream, void *to,
-                           const lig_tensor *tensor)
+static void copy_out(ligi_exchange *exchange, void *to, const lig_tensor *tensor)
 {
-    if (to == tensor->data)
-        return LIG_OK;
-    exchange->has_copies = 1;
-    return ligi_cuda_copy(exchange->device->number, stream, to, tensor->data, tensor->bytes);
+    if (to != tensor->data)
+        exchange->moves[exchange->move_count++] = (ligi_cuda_move){to, tensor->data, tensor->bytes};
 }
 
-/* Queues the copies of pushed tensors, and lists the payloads for both kinds of servers. Strided
+/* Lists the copies of pushed tensors, and the payloads for both kinds of servers. Strided
  * tensors of host memory are in the request's iov already, packed. */
-static lig_status push_all(ligi_exchange *exchange, const lig_mesh_request *asked, void *stream,
-                           cursor *at)
+static void push_all(ligi_exchange *exchange, const lig_mesh_request *asked, cursor *at)
 {
     struct iovec *iov = exchange->request->iov;
     uint32_t read = 0, entries = 0;
@@ -253,23 +250,23 @@ static lig_status push_all(ligi_exchange *exchange, const lig_mesh_request *aske
             exchange->iov_host[exchange->host_entries++] = entry;
         } else {
             if (exchange->lent_count > 0)
-                LIG_TRY(copy_out(exchange, stream,
-                                 place_shared(exchange, tensor, &exchange->places[i], at), tensor));
+                copy_out(exchange, place_shared(exchange, tensor, &exchange->places[i], at),
+                         tensor);
             if (staged_count == 0)
                 continue;
             entry.iov_base = place_staged(exchange, tensor, at);
-            LIG_TRY(copy_out(exchange, stream, entry.iov_base, tensor));
+            copy_out(exchange, entry.iov_base, tensor);
         }
         iov[entries++] = entry;
     }
     exchange->push_entries = entries;
-    return LIG_OK;
 }
 
 static void add_pull(ligi_exchange *exchange, const lig_tensor *tensor, const uint8_t *from)
 {
     if (from != tensor->data)
-        exchange->pulls[exchange->pull_count++] = (ligi_pulled){tensor->data, from, tensor->bytes};
+        exchange->pulls[exchange->pull_count++] =
+            (ligi_cuda_move){tensor->data, from, tensor->bytes};
 }
 
 /* One server's pulls: places, the payload's destination, and the copies that follow it. */
@@ -337,6 +334,8 @@ static lig_status reserve(ligi_exchange *exchange, const lig_mesh_request *asked
                       sizeof *exchange->places, "a request"));
     LIG_TRY(ligi_grow(&exchange->iov_host, &exchange->iov_host_room, asked->push_count + 1,
                       sizeof *exchange->iov_host, "a request"));
+    LIG_TRY(ligi_grow(&exchange->moves, &exchange->move_room, 2 * asked->push_count + 1,
+                      sizeof *exchange->moves, "a request"));
     return ligi_grow(&exchange->pulls, &exchange->pull_room, asked->pull_count + 1,
                      sizeof *exchange->pulls, "a request");
 }
@@ -396,13 +395,14 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
     size_t used = 0;
     LIG_TRY(reserve(exchange, asked));
     LIG_TRY(take_memory(exchange, asked));
-    LIG_TRY(push_all(exchange, asked, stream, &at));
+    push_all(exchange, asked, &at);
     for (uint32_t s = 0; s < exchange->device->mesh->server_count; s++)
         LIG_TRY(write_head(exchange, asked, s, &used, &at));
     exchange->pushed.done = on_pushed;
     exchange->pushed.order = &exchange->device->pushes;
-    if (has_device(asked) && exchange->has_copies)
-        return ligi_mesh_device_mark(exchange->device, stream, &exchange->pushed);
+    if (exchange->move_count > 0 || (exchange->has_stream && has_device(asked)))
+        return ligi_mesh_device_copy(exchange->device, stream, exchange->moves,
+                                     exchange->move_count, &exchange->pushed);
     exchange->pushed.word = NULL; /* it only waits for its turn */
     ligi_courier_add(&exchange->device->tasks, &exchange->pushed);
     return LIG_OK;
@@ -435,7 +435,8 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
     exchange->is_filled = 0;
     exchange->ack = NULL;
     exchange->graph = on.graph;
-    exchange->has_copies = on.given;
+    exchange->has_stream = on.given;
+    exchange->move_count = 0;
     forget_servers(exchange);
     lig_status status = fill_exchange(exchange, asked, stream);
     if (status != LIG_OK) {
@@ -482,7 +483,8 @@ static lig_status await_end(ligi_exchange *exchange, void *stream)
     LIG_TRY(ligi_mesh_device_word(device, &exchange->ack));
     exchange->ack_least = ++device->ticket;
     lig_status status =
-        ligi_cuda_await_word(device->number, stream, exchange->ack, exchange->ack_least);
+        ligi_cuda_await_word(device->number, stream,
+                             ligi_mesh_device_address(device, exchange->ack), exchange->ack_least);
     if (status != LIG_OK) {
         ligi_mesh_device_word_give(device, exchange->ack);
         exchange->ack = NULL;
@@ -501,13 +503,9 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on)
         return LIG_OK;
     if (exchange->request->state != LIGI_REQUEST_ENDED)
         LIG_TRY(await_end(exchange, stream));
-    lig_status status = LIG_OK;
-    for (size_t i = 0; i < exchange->pull_count && status == LIG_OK; i++)
-        status = ligi_cuda_copy(device->number, stream, exchange->pulls[i].to,
-                                exchange->pulls[i].from, exchange->pulls[i].bytes);
     exchange->filled.done = on_filled;
-    if (status == LIG_OK)
-        status = ligi_mesh_device_mark(device, stream, &exchange->filled);
+    lig_status status = ligi_mesh_device_copy(device, stream, exchange->pulls, exchange->pull_count,
+                                              &exchange->filled);
     if (status == LIG_OK) {
         exchange->filling = 1;
         return LIG_OK;

@@ -13,12 +13,6 @@
 #include "mesh/mesh_message.h"
 #include "mesh/worker_requests.h"
 
-typedef struct ligi_pulled { /* a pull tensor that is filled by a copy */
-    uint8_t *to;
-    const uint8_t *from;
-    uint64_t bytes;
-} ligi_pulled;
-
 typedef struct ligi_exchange {
     ligi_courier_task pushed, filled; /* the copies of either direction */
     ligi_mesh_device *device;
@@ -30,7 +24,7 @@ typedef struct ligi_exchange {
     uint8_t *lent;       /* [server_count] 1: the server may use `shared` */
     uint32_t lent_count; /* of those */
     uint8_t pushing, filling;
-    uint8_t has_copies;   /* or a stream to follow: the messages wait for it */
+    uint8_t has_stream;   /* to follow: the messages wait for it */
     uint8_t is_filled;    /* all pull tensors have their values, or never will */
     uint8_t *heads;       /* messages that wait for the copies, one after another */
     uint32_t *head_bytes; /* [server_count] */
@@ -41,7 +35,9 @@ typedef struct ligi_exchange {
     size_t iov_host_room;
     ligi_place *places; /* while the request is made: pushed, then pulled ones */
     size_t place_room;
-    ligi_pulled *pulls;
+    ligi_cuda_move *moves; /* of pushed tensors, while the request is made */
+    size_t move_count, move_room;
+    ligi_cuda_move *pulls; /* pull tensors that are filled by copies */
     size_t pull_count, pull_room;
     uint64_t *ack; /* a word that a stream waits for; NULL: none does */
     uint64_t ack_least;

@@ -102,15 +102,18 @@ static lig_status capture_go(ligi_captured_slot *slot, const lig_tensor *tensors
                              void *stream)
 {
     int32_t device = slot->device->number;
+    uint64_t ack = ligi_mesh_device_address(slot->device, slot->ack);
     if (slot->responds) { /* the last response must have left the chunk */
-        LIG_TRY(ligi_cuda_await_word(device, stream, slot->ack, 1));
-        LIG_TRY(ligi_cuda_write_word(device, stream, slot->ack, 0));
+        LIG_TRY(ligi_cuda_await_word(device, stream, ack, 1));
+        LIG_TRY(ligi_cuda_write_word(device, stream, ack, 0));
     }
-    for (size_t i = 0; i < count; i++)
-        if (slot->tensors[i].data != tensors[i].data)
-            LIG_TRY(ligi_cuda_copy(device, stream, slot->tensors[i].data, tensors[i].data,
-                                   tensors[i].bytes));
-    return ligi_cuda_write_word(device, stream, slot->go, 1);
+    for (size_t i = 0; i < count; i++) {
+        ligi_cuda_move move = {slot->tensors[i].data, tensors[i].data, tensors[i].bytes};
+        if (move.to != move.from)
+            LIG_TRY(ligi_cuda_copy(device, stream, &move, 1));
+    }
+    return ligi_cuda_write_word(device, stream, ligi_mesh_device_address(slot->device, slot->go),
+                                1);
 }
 
 static lig_status make_slot(ligi_captured_slot *slot, const lig_mesh_request *asked, void *stream)
@@ -134,7 +137,7 @@ static lig_status make_slot(ligi_captured_slot *slot, const lig_mesh_request *as
     slot->asked.pull_keys = slot->keys + asked->push_count;
     for (size_t i = 0; i < asked->pull_count; i++)
         if (slot->asked.pull[i].data != asked->pull[i].data)
-            slot->pulls[slot->pull_count++] = (ligi_captured_copy){
+            slot->pulls[slot->pull_count++] = (ligi_cuda_move){
                 asked->pull[i].data, slot->asked.pull[i].data, asked->pull[i].bytes};
     return capture_go(slot, asked->push, asked->push_count, stream);
 }
@@ -203,12 +206,10 @@ lig_status ligi_captured_wait(ligi_mesh_device *device, uint64_t handler, void *
         return lig_fail(LIG_E_INVALID,
                         "handler %llu belongs to a graph: wait for it in the capture",
                         (unsigned long long)handler);
-    LIG_TRY(ligi_cuda_await_word(device->number, stream, slot->ack, 1));
-    LIG_TRY(ligi_cuda_write_word(device->number, stream, slot->ack, 0));
-    for (size_t i = 0; i < slot->pull_count; i++)
-        LIG_TRY(ligi_cuda_copy(device->number, stream, slot->pulls[i].to, slot->pulls[i].from,
-                               slot->pulls[i].bytes));
-    return LIG_OK;
+    uint64_t ack = ligi_mesh_device_address(device, slot->ack);
+    LIG_TRY(ligi_cuda_await_word(device->number, stream, ack, 1));
+    LIG_TRY(ligi_cuda_write_word(device->number, stream, ack, 0));
+    return ligi_cuda_copy(device->number, stream, slot->pulls, slot->pull_count);
 }
 
 void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence)

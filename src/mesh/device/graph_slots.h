@@ -7,12 +7,6 @@
 
 #include "mesh/device/mesh_device.h"
 
-typedef struct ligi_captured_copy {
-    void *to;
-    const void *from;
-    uint64_t bytes;
-} ligi_captured_copy;
-
 typedef struct ligi_captured_slot {
     struct ligi_captured_slot *next;
     ligi_mesh_device *device;
@@ -22,8 +16,8 @@ typedef struct ligi_captured_slot {
     uint64_t *keys;
     int64_t *shapes;
     lig_mesh_request asked;
-    ligi_arena_chunk *chunk;   /* NULL: nothing was copied */
-    ligi_captured_copy *pulls; /* out of the chunk */
+    ligi_arena_chunk *chunk; /* NULL: nothing was copied */
+    ligi_cuda_move *pulls;   /* out of the chunk */
     size_t pull_count;
     int responds; /* it is a response, to this worker */
     uint32_t worker;

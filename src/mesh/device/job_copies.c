@@ -40,7 +40,8 @@ static int copy_now(void *context, void *to, const void *from, uint64_t bytes)
 {
     const lig_mesh *mesh = context;
     const ligi_mesh_device *device = mesh->device;
-    return ligi_cuda_copy(device->number, device->in, to, from, bytes) == LIG_OK &&
+    ligi_cuda_move move = {to, from, bytes};
+    return ligi_cuda_copy(device->number, device->in, &move, 1) == LIG_OK &&
            ligi_cuda_synchronize(device->number, device->in) == LIG_OK;
 }
 
@@ -66,7 +67,7 @@ static lig_status add_copy(ligi_job_copies *copies, void *to, const void *from, 
 {
     LIG_TRY(ligi_grow(&copies->list, &copies->room, copies->count + 1, sizeof *copies->list,
                       "a request"));
-    copies->list[copies->count++] = (ligi_job_copy){to, from, bytes};
+    copies->list[copies->count++] = (ligi_cuda_move){to, from, bytes};
     return LIG_OK;
 }
 
@@ -94,14 +95,11 @@ static lig_status start(ligi_job_copies *copies, ligi_on_stream on, void *stream
 {
     ligi_mesh_device *device = copies->party->mesh->device;
     lig_status status = LIG_OK;
-    for (size_t i = 0; i < copies->count && status == LIG_OK; i++)
-        status = ligi_cuda_copy(device->number, stream, copies->list[i].to, copies->list[i].from,
-                                copies->list[i].bytes);
     copies->task.done = on_copied;
     copies->task.word = NULL;
-    if (status == LIG_OK && copies->count > 0)
-        status = ligi_mesh_device_mark(device, stream, &copies->task);
-    else if (status == LIG_OK)
+    if (copies->count > 0)
+        status = ligi_mesh_device_copy(device, stream, copies->list, copies->count, &copies->task);
+    else
         ligi_courier_add(&device->tasks, &copies->task); /* it only waits for its turn */
     if (status == LIG_OK) {
         copies->job->copying = 1;

@@ -9,12 +9,6 @@
 #include "mesh/device/mesh_device.h"
 #include "mesh/mesh.h"
 
-typedef struct ligi_job_copy {
-    void *to;
-    const void *from;
-    uint64_t bytes;
-} ligi_job_copy;
-
 typedef struct ligi_job_copies {
     ligi_courier_task task;
     ligi_party *party;
@@ -23,7 +17,7 @@ typedef struct ligi_job_copies {
     ligi_arena_chunk *answer;         /* pinned: the response's */
     struct ligi_captured_slot *graph; /* that responds, or NULL */
     ligi_imports *imports;            /* that the response is copied to, until it is */
-    ligi_job_copy *list;
+    ligi_cuda_move *list;
     size_t count, room;
     uint64_t bytes; /* counted for the worker's limit */
 } ligi_job_copies;

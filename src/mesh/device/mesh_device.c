@@ -41,6 +41,7 @@ static lig_status make_parts(ligi_mesh_device *device, ligi_net *net)
     LIG_TRY(ligi_cuda_stream_create(device->number, &device->out));
     LIG_TRY(ligi_cuda_pin(device->number, WORD_BYTES, &words));
     device->words = words;
+    LIG_TRY(ligi_cuda_pinned_address(device->number, words, &device->words_address));
     LIG_TRY(ligi_block_pool_create(&device->holds, UINT64_MAX));
     LIG_TRY(ligi_arena_heap_create(&device->memory, LIGI_HEAP_DEVICE, device->number));
     LIG_TRY(ligi_arena_heap_create(&device->pinned, LIGI_HEAP_PINNED, device->number));
@@ -126,11 +127,19 @@ void ligi_mesh_device_word_give(ligi_mesh_device *device, uint64_t *word)
         device->free_words[device->free_count++] = (uint32_t)(word - device->words);
 }
 
-lig_status ligi_mesh_device_mark(ligi_mesh_device *device, void *stream, ligi_courier_task *task)
+uint64_t ligi_mesh_device_address(const ligi_mesh_device *device, const uint64_t *word)
+{
+    return device->words_address + (uint64_t)(word - device->words) * sizeof *word;
+}
+
+lig_status ligi_mesh_device_copy(ligi_mesh_device *device, void *stream,
+                                 const ligi_cuda_move *moves, size_t count, ligi_courier_task *task)
 {
     LIG_TRY(ligi_mesh_device_word(device, &task->word));
     task->least = ++device->ticket;
-    lig_status status = ligi_cuda_write_word(device->number, stream, task->word, task->least);
+    lig_status status =
+        ligi_cuda_copy_and_write(device->number, stream, moves, count,
+                                 ligi_mesh_device_address(device, task->word), task->least);
     if (status != LIG_OK) {
         ligi_mesh_device_word_give(device, task->word);
         task->word = NULL;

@@ -9,6 +9,7 @@
 #include "mesh/device/courier.h"
 
 #include "base/error.h"
+#include "tensor/cuda/cuda_work.h"
 
 #include <ligament/mesh.h>
 
@@ -26,6 +27,7 @@ typedef struct ligi_mesh_device {
     ligi_arena_heap *pinned; /* of the host: for all other peers */
     ligi_block_pool *holds;  /* of memory that the caller has */
     uint64_t *words;         /* pinned */
+    uint64_t words_address;  /* for the device */
     uint32_t *free_words;    /* indices */
     uint32_t free_count;
     uint64_t ticket; /* values of words only grow */
@@ -58,11 +60,16 @@ void ligi_mesh_device_fini(lig_mesh *mesh);
  * several. */
 lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number);
 
-/* Ends `task` when all that is queued on the stream now has ended: `done` is called then. */
-lig_status ligi_mesh_device_mark(ligi_mesh_device *device, void *stream, ligi_courier_task *task);
+/* Queues copies on the stream, and ends `task` when they and all that was queued before them have
+ * ended: `done` is called then. After a failure some copies may be queued. */
+lig_status ligi_mesh_device_copy(ligi_mesh_device *device, void *stream,
+                                 const ligi_cuda_move *moves, size_t count,
+                                 ligi_courier_task *task);
 /* A word of its own, and its return. LIG_E_LIMIT if all are in use. */
 lig_status ligi_mesh_device_word(ligi_mesh_device *device, uint64_t **word);
 void ligi_mesh_device_word_give(ligi_mesh_device *device, uint64_t *word);
+/* Its address for streams. */
+uint64_t ligi_mesh_device_address(const ligi_mesh_device *device, const uint64_t *word);
 
 /* Returns once what nobody waited for has failed. */
 lig_status ligi_mesh_device_check(lig_mesh *mesh);

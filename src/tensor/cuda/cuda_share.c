@@ -73,6 +73,19 @@ void ligi_cuda_unpin(int32_t device, void *data, uint64_t bytes)
         munmap(data, bytes);
 }
 
+lig_status ligi_cuda_pinned_address(int32_t device, void *data, uint64_t *address)
+{
+    ligi_cuda_visit visit;
+    LIG_TRY(ligi_cuda_enter(device, &visit));
+    const ligi_cuda_driver *driver = visit.device->driver;
+    int error = driver->cuMemHostGetDevicePointer(address, data, 0);
+    ligi_cuda_leave(&visit);
+    if (error != 0)
+        return ligi_cuda_fail(driver, error, "CUDA device %d cannot use pinned host memory",
+                              device);
+    return LIG_OK;
+}
+
 lig_status ligi_cuda_export(int32_t device, const void *data, ligi_cuda_handle *handle)
 {
     ligi_cuda_visit visit;

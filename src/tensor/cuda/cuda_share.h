@@ -12,6 +12,8 @@ void ligi_cuda_free(int32_t device, void *data);
 /* Host memory that devices read and write directly. `bytes` is a multiple of a page. */
 lig_status ligi_cuda_pin(int32_t device, uint64_t bytes, void **data);
 void ligi_cuda_unpin(int32_t device, void *data, uint64_t bytes);
+/* Its address for the device, which may be another than the host's. */
+lig_status ligi_cuda_pinned_address(int32_t device, void *data, uint64_t *address);
 
 /* A handle by which another process opens memory of ligi_cuda_alloc. It stays readable there after
  * this process has freed it or has ended. */

@@ -39,61 +39,70 @@ lig_status ligi_cuda_capturing(int32_t device, void *stream, int *capturing)
     return LIG_OK;
 }
 
-lig_status ligi_cuda_copy(int32_t device, void *stream, void *to, const void *from, uint64_t bytes)
-{
-    ligi_cuda_visit visit;
-    LIG_TRY(ligi_cuda_enter(device, &visit));
-    const ligi_cuda_driver *driver = visit.device->driver;
-    int error = driver->cuMemcpyAsync((ligi_cuda_address)(uintptr_t)to,
-                                      (ligi_cuda_address)(uintptr_t)from, bytes, stream);
-    ligi_cuda_leave(&visit);
-    if (error != 0)
-        return ligi_cuda_fail(driver, error, "cannot copy %llu bytes on CUDA device %d",
-                              (unsigned long long)bytes, device);
-    return LIG_OK;
-}
-
-/* The device may know pinned memory by another address than the host. */
-static int device_address(const ligi_cuda_driver *driver, uint64_t *word,
-                          ligi_cuda_address *address)
-{
-    return driver->cuMemHostGetDevicePointer(address, word, 0);
-}
-
 static lig_status no_words(void)
 {
     return lig_fail(LIG_E_UNSUPPORTED, "the driver is older than CUDA 11.7, whose streams cannot "
                                        "signal: update it, or pass tensors in host memory");
 }
 
-lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t *word, uint64_t value)
+static int copy_all(const ligi_cuda_driver *driver, void *stream, const ligi_cuda_move *moves,
+                    size_t count)
+{
+    int error = 0;
+    for (size_t i = 0; i < count && error == 0; i++)
+        error = driver->cuMemcpyAsync((ligi_cuda_address)(uintptr_t)moves[i].to,
+                                      (ligi_cuda_address)(uintptr_t)moves[i].from, moves[i].bytes,
+                                      stream);
+    return error;
+}
+
+lig_status ligi_cuda_copy(int32_t device, void *stream, const ligi_cuda_move *moves, size_t count)
 {
     ligi_cuda_visit visit;
-    ligi_cuda_address address = 0;
+    LIG_TRY(ligi_cuda_enter(device, &visit));
+    const ligi_cuda_driver *driver = visit.device->driver;
+    int error = copy_all(driver, stream, moves, count);
+    ligi_cuda_leave(&visit);
+    if (error != 0)
+        return ligi_cuda_fail(driver, error, "cannot copy on CUDA device %d", device);
+    return LIG_OK;
+}
+
+/* One visit: a driver call takes microseconds, and entering and leaving are four. */
+lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, const ligi_cuda_move *moves,
+                                    size_t count, uint64_t word, uint64_t value)
+{
+    ligi_cuda_visit visit;
     LIG_TRY(ligi_cuda_enter(device, &visit));
     const ligi_cuda_driver *driver = visit.device->driver;
     int known = driver->cuStreamWriteValue64 != NULL;
-    int error = known ? device_address(driver, word, &address) : 0;
-    if (known && error == 0)
-        error = driver->cuStreamWriteValue64(stream, address, value, 0);
+    int copied = known ? copy_all(driver, stream, moves, count) : 0;
+    int error = copied;
+    if (known && copied == 0)
+        error = driver->cuStreamWriteValue64(stream, word, value, 0);
     ligi_cuda_leave(&visit);
     if (!known)
         return no_words();
     if (error != 0)
-        return ligi_cuda_fail(driver, error, "a stream of CUDA device %d cannot signal", device);
+        return ligi_cuda_fail(driver, error,
+                              copied ? "cannot copy on CUDA device %d"
+                                     : "a stream of CUDA device %d cannot signal",
+                              device);
     return LIG_OK;
 }
 
-lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t *word, uint64_t least)
+lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value)
+{
+    return ligi_cuda_copy_and_write(device, stream, NULL, 0, word, value);
+}
+
+lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least)
 {
     ligi_cuda_visit visit;
-    ligi_cuda_address address = 0;
     LIG_TRY(ligi_cuda_enter(device, &visit));
     const ligi_cuda_driver *driver = visit.device->driver;
     int known = driver->cuStreamWaitValue64 != NULL;
-    int error = known ? device_address(driver, word, &address) : 0;
-    if (known && error == 0)
-        error = driver->cuStreamWaitValue64(stream, address, least, AT_LEAST);
+    int error = known ? driver->cuStreamWaitValue64(stream, word, least, AT_LEAST) : 0;
     ligi_cuda_leave(&visit);
     if (!known)
         return no_words();

@@ -14,14 +14,24 @@ void ligi_cuda_stream_destroy(int32_t device, void *stream);
 /* 1 while work on the stream is recorded into a graph instead of being run. */
 lig_status ligi_cuda_capturing(int32_t device, void *stream, int *capturing);
 
-/* Queues a copy. From host memory that is not pinned the bytes have been read on return. */
-lig_status ligi_cuda_copy(int32_t device, void *stream, void *to, const void *from, uint64_t bytes);
+typedef struct ligi_cuda_move {
+    void *to;
+    const void *from;
+    uint64_t bytes;
+} ligi_cuda_move;
 
-/* Queue: *word becomes `value` once everything before it on the stream has ended; what comes after
- * it runs once *word is at least `least`. The word is in pinned memory (ligi_cuda_pin).
- * LIG_E_UNSUPPORTED with a driver older than CUDA 11.7. */
-lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t *word, uint64_t value);
-lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t *word, uint64_t least);
+/* Queues copies. From host memory that is not pinned the bytes have been read on return. After a
+ * failure some may be queued. */
+lig_status ligi_cuda_copy(int32_t device, void *stream, const ligi_cuda_move *moves, size_t count);
+
+/* Queue: the word becomes `value` once everything before it on the stream, and the copies, have
+ * ended; what comes after it runs once the word is at least `least`. The word is in pinned memory
+ * (ligi_cuda_pin), at this address for the device. LIG_E_UNSUPPORTED with a driver older than CUDA
+ * 11.7. */
+lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, const ligi_cuda_move *moves,
+                                    size_t count, uint64_t word, uint64_t value);
+lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value);
+lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least);
 
 /* Waits for all that is queued on the stream. */
 lig_status ligi_cuda_synchronize(int32_t device, void *stream);
