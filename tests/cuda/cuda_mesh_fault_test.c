@@ -4,6 +4,9 @@
 
 #include "fake_cuda.h"
 
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { COUNT = 5000, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
@@ -11,6 +14,7 @@ enum { COUNT = 5000, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
 #define SECOND SCENE_SECOND
 
 static const int64_t count = COUNT;
+static unsigned requests = 5000; /* of the test for leaks: more than there are words */
 
 typedef struct stage {
     scene *all;
@@ -236,24 +240,61 @@ static void test_a_wait_for_a_late_stream(void **unused)
     fake_cuda_free(other.data);
 }
 
-/* Words and chunks return: many more requests than there are. */
-static void test_nothing_leaks(void **unused)
+static unsigned lines_of(const char *path)
 {
-    (void)unused;
-    stage on = open_stage("shm");
-    for (int i = 0; i < 10; i++)
+    FILE *file = fopen(path, "r");
+    unsigned lines = 0;
+    assert_non_null(file);
+    for (int c = getc(file); c != EOF; c = getc(file))
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+static unsigned descriptors(void)
+{
+    unsigned found = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder))
+        found++;
+    closedir(folder);
+    return found;
+}
+
+/* Words, chunks, descriptors and mappings return: many more requests than there are. */
+static void leak_test(const char *transport)
+{
+    static const char *const kinds[] = {"allocated", "pinned", "imported", "streams", "events"};
+    enum { KINDS = sizeof kinds / sizeof *kinds };
+    int live[KINDS];
+    stage on = open_stage(transport);
+    for (int i = 0; i < 100; i++)
         assert_true(exchange(&on));
-    int allocated = fake_cuda_live("allocated"), pinned = fake_cuda_live("pinned");
-    for (int i = 0; i < 6000; i++)
+    for (int i = 0; i < KINDS; i++)
+        live[i] = fake_cuda_live(kinds[i]);
+    unsigned open = descriptors(), maps = lines_of("/proc/self/maps");
+    for (unsigned i = 0; i < requests; i++)
         assert_true(exchange(&on));
-    assert_int_equal(fake_cuda_live("allocated"), allocated);
-    assert_int_equal(fake_cuda_live("pinned"), pinned);
+    for (int i = 0; i < KINDS; i++)
+        assert_int_equal(fake_cuda_live(kinds[i]), live[i]);
+    assert_int_equal(descriptors(), open);
+    assert_in_range(lines_of("/proc/self/maps"), 1, maps + 16); /* malloc's own */
     close_stage(&on);
     assert_string_equal(fake_cuda_breach(), "");
 }
 
-int main(void)
+static void test_nothing_leaks(void **unused)
 {
+    (void)unused;
+    leak_test("shm");
+    leak_test("tcp");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        requests = (unsigned)strtoul(argv[1], NULL, 10);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shm),
         cmocka_unit_test(test_tcp),
