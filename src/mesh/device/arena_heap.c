@@ -139,19 +139,32 @@ lig_status ligi_arena_heap_take(ligi_arena_heap *heap, uint64_t bytes, ligi_aren
     return status;
 }
 
-void ligi_arena_chunk_drop(ligi_arena_chunk *chunk)
+static void end_chunk(ligi_arena_chunk *chunk, int abandoned)
 {
     if (chunk == NULL)
         return;
     ligi_arena_heap *heap = chunk->heap;
     pthread_mutex_lock(&heap->lock);
-    ligi_free_spans_give(&heap->arenas[chunk->arena].free, chunk->span);
+    if (abandoned)
+        heap->keep = 1;
+    else
+        ligi_free_spans_give(&heap->arenas[chunk->arena].free, chunk->span);
     chunk->next = heap->unused;
     heap->unused = chunk;
     int last = --heap->used == 0 && heap->closed;
     pthread_mutex_unlock(&heap->lock);
     if (last)
         heap_free(heap);
+}
+
+void ligi_arena_chunk_drop(ligi_arena_chunk *chunk)
+{
+    end_chunk(chunk, 0);
+}
+
+void ligi_arena_chunk_abandon(ligi_arena_chunk *chunk)
+{
+    end_chunk(chunk, 1);
 }
 
 int ligi_arena_heap_find(ligi_arena_heap *heap, const void *data, uint64_t bytes, uint32_t *number,

@@ -32,6 +32,9 @@ void ligi_arena_heap_close(ligi_arena_heap *heap, int keep);
 lig_status ligi_arena_heap_take(ligi_arena_heap *heap, uint64_t bytes, ligi_arena_chunk **chunk);
 /* Returns it. NULL is valid. */
 void ligi_arena_chunk_drop(ligi_arena_chunk *chunk);
+/* Gives it up: something may still use it, so it is never used again, and the arenas stay allocated
+ * when the heap is closed. NULL is valid. */
+void ligi_arena_chunk_abandon(ligi_arena_chunk *chunk);
 
 /* Where memory lies in the heap; 0: it does not. */
 int ligi_arena_heap_find(ligi_arena_heap *heap, const void *data, uint64_t bytes, uint32_t *arena,

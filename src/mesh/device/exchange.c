@@ -121,8 +121,10 @@ void ligi_exchange_lost(lig_mesh *mesh, uint32_t server, int orderly)
             continue;
         it->lent[server] = 0;
         it->lent_count--;
-        if (!orderly)
-            it->shared = NULL; /* never used again */
+        if (!orderly) {
+            ligi_arena_chunk_abandon(it->shared);
+            it->shared = NULL;
+        }
         let_go(it);
     }
 }
@@ -412,10 +414,13 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
  * an answer that arrives only after this call: it is not waited for, and the memory is given up. */
 static void abandon_copies(ligi_exchange *exchange, ligi_on_stream on, void *stream)
 {
-    if (on.given)
-        exchange->shared = exchange->staged = NULL; /* never used again */
-    else
+    if (!on.given) {
         (void)ligi_cuda_synchronize(exchange->device->number, stream);
+        return;
+    }
+    ligi_arena_chunk_abandon(exchange->shared);
+    ligi_arena_chunk_abandon(exchange->staged);
+    exchange->shared = exchange->staged = NULL;
 }
 
 lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request *asked,

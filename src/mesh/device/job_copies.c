@@ -108,8 +108,8 @@ static lig_status start(ligi_job_copies *copies, ligi_on_stream on, void *stream
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     if (on.given) {
+        ligi_arena_chunk_abandon(copies->answer);
         copies->answer = NULL;
-        copies->imports = NULL;
     } else {
         (void)ligi_cuda_synchronize(device->number, stream); /* some copies may be queued */
     }
@@ -371,7 +371,7 @@ static lig_status answer_all(ligi_party *party, ligi_job *job, const lig_tensor 
         }
         LIG_TRY(answer_one(party, job, i, &tensors[i], data, &staged));
     }
-    if (party->arenas.imports) {
+    if (party->arenas.imports && job->copies->imports == NULL) {
         ligi_imports_hold(party->arenas.imports);
         job->copies->imports = party->arenas.imports;
     }
@@ -389,9 +389,11 @@ lig_status ligi_job_answer(ligi_party *party, ligi_job *job, const lig_tensor *t
     lig_status status = answer_all(party, job, tensors, on, packed);
     if (status != LIG_OK) { /* another answer can follow */
         ligi_arena_chunk_drop(job->copies->answer);
-        ligi_imports_drop(job->copies->imports);
         job->copies->answer = NULL;
-        job->copies->imports = NULL;
+        if (!on.given) { /* a stream of the caller may still use it: until the job ends */
+            ligi_imports_drop(job->copies->imports);
+            job->copies->imports = NULL;
+        }
         job->copies->count = 0;
     }
     return status;
