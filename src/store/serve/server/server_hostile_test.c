@@ -271,13 +271,16 @@ static void test_a_silent_client_is_dropped(void **state)
     expect_nothing_held(self);
 }
 
+/* A whole one replaces: done twice, it would succeed twice. */
 static void put_large_save(ligi_writer *body, const char *name, uint32_t wants, int64_t bytes)
 {
     const int64_t shape[] = {bytes};
+    const uint32_t flags = wants & LIGI_SERVED_WHOLE ? LIG_SAVE_REPLACE : 0;
     lig_tensor tensor = {
         .name = "w", .bytes = (uint64_t)bytes, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
     ligi_served_save_put(body, &(ligi_served_save){.name = name,
                                                    .wants = wants,
+                                                   .flags = flags,
                                                    .meta = "",
                                                    .structure = "",
                                                    .tensors = &tensor,

@@ -23,16 +23,13 @@ struct ligi_once ligi_served_once_of(const ligi_served_job *job)
     return once;
 }
 
-/* A failure may come from the request's own first run, in another session: its name is taken, its
- * model is gone. */
+/* Whether it was done before is seen in its commit. A failure may come from its own first run, in
+ * another session: its name is taken, its model is gone. */
 lig_status ligi_served_once(ligi_served_call *call, struct ligi_once *once, ligi_served_act act,
                             void *context)
 {
     *once = ligi_served_once_of(call->job);
     LIG_TRY(ligi_store_writable(call->store));
-    LIG_TRY(ligi_once_find(call->store, once));
-    if (once->repeated)
-        return LIG_OK;
     call->store->once = once;
     lig_status status = act(call, context);
     call->store->once = NULL;
