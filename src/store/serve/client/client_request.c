@@ -13,7 +13,9 @@
 
 #define BUSY_NS INT64_C(10000000000)
 #define BUSY_PAUSE_NS INT64_C(20000000)
-#define SILENT_NS INT64_C(1000000000)      /* after a cancellation */
+#define SILENT_NS INT64_C(1000000000) /* after a cancellation */
+#define PATIENCE_NS INT64_C(200000) /* for the reply to a brief request: a wake-up takes as long */
+#define BRIEF_BYTES (UINT64_C(64) << 10)
 #define DATA_BYTES_MAX (UINT64_C(1) << 30) /* of a reply in memory of the call's own */
 
 /* --- sending; the lock is held --- */
@@ -327,6 +329,11 @@ static void forget_reply(ligi_client_call *call)
     call->cancelled_ns = 0;
 }
 
+static int is_brief(const ligi_client_call *call)
+{
+    return ligi_served_op_brief(call->op) && call->into_bytes <= BRIEF_BYTES;
+}
+
 static lig_status start_locked(ligi_client *client, ligi_client_call *call)
 {
     if (client->state != LIGI_CLIENT_UP)
@@ -339,6 +346,7 @@ static lig_status start_locked(ligi_client *client, ligi_client_call *call)
     call->done = call->borrowed = 0;
     call->failure.status = LIG_OK;
     call->last = &call->first;
+    ligi_net_be_patient(client->net, is_brief(call) ? PATIENCE_NS : 0);
     const outgoing message = {.op = call->op,
                               .id = call->id,
                               .number = call->sequence,

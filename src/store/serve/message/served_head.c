@@ -14,41 +14,41 @@ static const char magic[8] = {'L', 'I', 'G', 'S', 'E', 'R', 'V', 'E'};
 
 typedef struct operation {
     const char *name;
-    int mutates, silent;
+    int mutates, silent, brief;
 } operation;
 
 static const operation operations[LIGI_SERVED_OP_END] = {
-    [LIGI_SERVED_PING] = {"ping", 0, 0},
-    [LIGI_SERVED_INFO] = {"info", 0, 0},
-    [LIGI_SERVED_RESOLVE] = {"resolve", 0, 0},
-    [LIGI_SERVED_RELEASE] = {"release", 0, 1},
-    [LIGI_SERVED_MODELS] = {"models", 0, 0},
-    [LIGI_SERVED_LINEAGE] = {"lineage", 0, 0},
-    [LIGI_SERVED_STAT] = {"stat", 0, 0},
-    [LIGI_SERVED_PACK_SIZE] = {"pack size", 0, 0},
-    [LIGI_SERVED_READ] = {"read", 0, 0},
-    [LIGI_SERVED_DESCRIPTOR] = {"descriptor", 0, 0},
-    [LIGI_SERVED_UPDATE] = {"update", 1, 0},
-    [LIGI_SERVED_ALIAS] = {"alias", 1, 0},
-    [LIGI_SERVED_ALIAS_AT] = {"alias at", 0, 0},
-    [LIGI_SERVED_RETIRE] = {"retire", 1, 0},
-    [LIGI_SERVED_LOCK] = {"lock", 0, 0},
-    [LIGI_SERVED_CHECK] = {"check", 0, 0},
-    [LIGI_SERVED_COMPACT] = {"compact", 0, 0},
-    [LIGI_SERVED_FIND] = {"find", 0, 0},
-    [LIGI_SERVED_WATCH] = {"watch", 0, 0},
-    [LIGI_SERVED_SAVE] = {"save", 1, 0},
-    [LIGI_SERVED_JOIN] = {"join", 1, 0},
-    [LIGI_SERVED_STAMPS] = {"time stamps", 0, 0},
-    [LIGI_SERVED_CLEAR_STAMPS] = {"clear time stamps", 0, 0},
-    [LIGI_SERVED_SHUTDOWN] = {"shutdown", 0, 0},
-    [LIGI_SERVED_CANCEL] = {"cancel", 0, 1},
-    [LIGI_SERVED_NEED] = {"need", 0, 1},
-    [LIGI_SERVED_DONE] = {"done", 0, 1},
-    [LIGI_SERVED_DATA] = {"data", 0, 1},
-    [LIGI_SERVED_COMMIT] = {"commit", 0, 1},
-    [LIGI_SERVED_RETIRE_NOW] = {"retire now", 1, 0},
-    [LIGI_SERVED_RESTORE] = {"restore", 1, 0},
+    [LIGI_SERVED_PING] = {"ping", 0, 0, 0},
+    [LIGI_SERVED_INFO] = {"info", 0, 0, 0},
+    [LIGI_SERVED_RESOLVE] = {"resolve", 0, 0, 1},
+    [LIGI_SERVED_RELEASE] = {"release", 0, 1, 1},
+    [LIGI_SERVED_MODELS] = {"models", 0, 0, 0},
+    [LIGI_SERVED_LINEAGE] = {"lineage", 0, 0, 0},
+    [LIGI_SERVED_STAT] = {"stat", 0, 0, 1},
+    [LIGI_SERVED_PACK_SIZE] = {"pack size", 0, 0, 1},
+    [LIGI_SERVED_READ] = {"read", 0, 0, 1},
+    [LIGI_SERVED_DESCRIPTOR] = {"descriptor", 0, 0, 1},
+    [LIGI_SERVED_UPDATE] = {"update", 1, 0, 0},
+    [LIGI_SERVED_ALIAS] = {"alias", 1, 0, 0},
+    [LIGI_SERVED_ALIAS_AT] = {"alias at", 0, 0, 1},
+    [LIGI_SERVED_RETIRE] = {"retire", 1, 0, 0},
+    [LIGI_SERVED_LOCK] = {"lock", 0, 0, 0},
+    [LIGI_SERVED_CHECK] = {"check", 0, 0, 0},
+    [LIGI_SERVED_COMPACT] = {"compact", 0, 0, 0},
+    [LIGI_SERVED_FIND] = {"find", 0, 0, 1},
+    [LIGI_SERVED_WATCH] = {"watch", 0, 0, 0},
+    [LIGI_SERVED_SAVE] = {"save", 1, 0, 0},
+    [LIGI_SERVED_JOIN] = {"join", 1, 0, 0},
+    [LIGI_SERVED_STAMPS] = {"time stamps", 0, 0, 0},
+    [LIGI_SERVED_CLEAR_STAMPS] = {"clear time stamps", 0, 0, 0},
+    [LIGI_SERVED_SHUTDOWN] = {"shutdown", 0, 0, 0},
+    [LIGI_SERVED_CANCEL] = {"cancel", 0, 1, 0},
+    [LIGI_SERVED_NEED] = {"need", 0, 1, 0},
+    [LIGI_SERVED_DONE] = {"done", 0, 1, 0},
+    [LIGI_SERVED_DATA] = {"data", 0, 1, 0},
+    [LIGI_SERVED_COMMIT] = {"commit", 0, 1, 0},
+    [LIGI_SERVED_RETIRE_NOW] = {"retire now", 1, 0, 0},
+    [LIGI_SERVED_RESTORE] = {"restore", 1, 0, 0},
 };
 
 static int is_known(uint32_t op)
@@ -69,6 +69,11 @@ int ligi_served_op_mutates(uint32_t op)
 int ligi_served_op_silent(uint32_t op)
 {
     return is_known(op) && operations[op].silent;
+}
+
+int ligi_served_op_brief(uint32_t op)
+{
+    return is_known(op) && operations[op].brief;
 }
 
 void ligi_served_head_put(const ligi_served_head *head, uint8_t out[LIGI_SERVED_HEAD_BYTES])

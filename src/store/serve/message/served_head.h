@@ -136,6 +136,7 @@ lig_status ligi_served_head_get(const void *bytes, size_t size, uint64_t payload
 const char *ligi_served_op_name(uint32_t op); /* "?" for an unknown one */
 int ligi_served_op_mutates(uint32_t op);      /* needs a sequence number */
 int ligi_served_op_silent(uint32_t op);       /* a request without a reply */
+int ligi_served_op_brief(uint32_t op);        /* takes microseconds, as a rule */
 
 /* --- the beginning --- */
 

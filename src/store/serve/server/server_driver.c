@@ -14,21 +14,6 @@ enum { TAKEN_MAX = 8, QUIET_LOOKS = 50 };
 
 /* --- which requests --- */
 
-static int may_be_short(uint32_t op)
-{
-    switch (op) {
-    case LIGI_SERVED_RESOLVE:
-    case LIGI_SERVED_RELEASE:
-    case LIGI_SERVED_STAT:
-    case LIGI_SERVED_PACK_SIZE:
-    case LIGI_SERVED_READ:
-    case LIGI_SERVED_DESCRIPTOR:
-    case LIGI_SERVED_ALIAS_AT:
-    case LIGI_SERVED_FIND: return 1;
-    default: return 0;
-    }
-}
-
 /* An operation that has been slow is tried again after some requests. */
 static int is_short(ligi_served_driver *self, uint32_t op)
 {
@@ -52,7 +37,7 @@ static int is_for_driver(ligi_served_driver *self, uint32_t op)
     if (!self->receiving)
         return 0;
     return self->releases > 0 ||
-           (self->count < TAKEN_MAX && may_be_short(op) && is_short(self, op));
+           (self->count < TAKEN_MAX && ligi_served_op_brief(op) && is_short(self, op));
 }
 
 int ligi_served_driver_take(lig_server *server, ligi_served_job *job)
@@ -136,7 +121,7 @@ static lig_status drive(void *context, lig_ticket *ticket)
         ligi_served_job *job = pop(self);
         if (job) {
             ligi_net_unlock(server->net);
-            if (may_be_short(job->head.op))
+            if (ligi_served_op_brief(job->head.op))
                 run(server, job);
             else
                 pass_on(server, job);
