@@ -128,6 +128,25 @@ def test_missing_bucket(s3_uri: Callable[..., str]) -> None:
         ligament.Store(s3_uri(bucket="no-such-bucket"))
 
 
+def test_bucket_deleted(s3_uri: Callable[..., str], cluster: dict[str, str]) -> None:
+    """Under an open store: an error, not the end of the log."""
+
+    deleted = False
+
+    def choose(request: Message) -> bytes | None:
+        return error(404, "NoSuchBucket") if deleted else None
+
+    with proxy(cluster["S3_ENDPOINT"], choose) as gateway:
+        with ligament.Store(s3_uri(gateway.endpoint)) as store:
+            store.save("m", model(0))
+            deleted = True
+            for work in (lambda: list(store), lambda: store.compact(), lambda: store.check()):
+                with pytest.raises(ligament.StorageError, match="the bucket does not exist"):
+                    work()
+            deleted = False
+            assert list(store) == ["m"]
+
+
 def test_wrong_secret(s3_uri: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-secret")
     with pytest.raises(ligament.DeniedError, match="the secret access key is wrong") as caught:

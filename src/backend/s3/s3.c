@@ -149,10 +149,11 @@ static lig_status say_hello(ligi_s3 *s3)
     transfer.query = "list-type=2&max-keys=1&prefix=store";
     transfer.received_max = 1 << 20;
     transfer.attempts_max = FIRST_ATTEMPTS;
-    lig_status status = ligi_s3_execute(s3->client, &transfer, "cannot open");
+    ligi_s3_client_perform(s3->client, &transfer);
     free(transfer.received);
-    return status == LIG_E_NOTFOUND ? ligi_s3_client_fail(s3->client, &transfer, "cannot open")
-                                    : status;
+    return ligi_s3_answer_verdict(&transfer.answer) == LIGI_S3_DONE
+               ? LIG_OK
+               : ligi_s3_client_fail(s3->client, &transfer, "cannot open");
 }
 
 static void s3_close(void *self, int forked)

@@ -23,10 +23,13 @@ lig_status ligi_s3_result(ligi_s3_client *client, const ligi_s3_transfer *transf
 
     if (ligi_s3_answer_verdict(answer) == LIGI_S3_DONE)
         return LIG_OK;
-    if (answer->link == LIGI_S3_LINK_OK && answer->http == 404 &&
-        strcmp(answer->code, "NoSuchBucket") != 0 && strcmp(answer->code, "NoSuchUpload") != 0)
+    int no_bucket = strcmp(answer->code, "NoSuchBucket") == 0;
+    if (answer->link == LIGI_S3_LINK_OK && answer->http == 404 && !no_bucket &&
+        strcmp(answer->code, "NoSuchUpload") != 0)
         return LIG_E_NOTFOUND;
-    return ligi_s3_client_fail(client, transfer, what);
+    lig_status status = ligi_s3_client_fail(client, transfer, what);
+    /* LIG_E_NOTFOUND would mean that an object is absent: the end of the log, no pins. */
+    return no_bucket ? LIG_E_IO : status;
 }
 
 lig_status ligi_s3_execute(ligi_s3_client *client, ligi_s3_transfer *transfer, const char *what)

@@ -9,7 +9,7 @@
 /* A transfer with a deadline; the rest is the caller's to fill. */
 ligi_s3_transfer ligi_s3_request(const char *method, const char *key, int64_t timeout_ns);
 /* The status of an ended transfer, with an error text; 404 is LIG_E_NOTFOUND without one, unless
- * the bucket itself is missing. */
+ * the bucket itself is missing, which is LIG_E_IO. */
 lig_status ligi_s3_result(ligi_s3_client *client, const ligi_s3_transfer *transfer,
                           const char *what);
 /* Performs, then ligi_s3_result. */
