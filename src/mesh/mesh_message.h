@@ -44,13 +44,14 @@ typedef struct ligi_place {
 
 /* An arena of device memory. */
 typedef struct ligi_offer {
-    uint32_t arena, pid;
+    uint64_t arena;
+    uint8_t process[16];     /* its identity (ligi_cuda_process) */
     uint64_t address, bytes; /* in that process */
     uint8_t device[16];      /* its identity */
     uint8_t handle[64];
 } ligi_offer;
 
-#define LIGI_MESSAGE_OFFER_BYTES (LIGI_MESSAGE_SMALL_BYTES + 104)
+#define LIGI_MESSAGE_OFFER_BYTES (LIGI_MESSAGE_SMALL_BYTES + 120)
 #define LIGI_MESSAGE_ARENAS 64u /* of one worker */
 
 /* Descriptions of tensors, with room for their shapes. Zero-initialised is valid; grows and is used

@@ -168,7 +168,7 @@ static void test_offers(void **unused)
 {
     (void)unused;
     uint8_t head[LIGI_MESSAGE_OFFER_BYTES];
-    ligi_offer offer = {.arena = 5, .pid = 77, .address = 4096, .bytes = 1 << 20}, read;
+    ligi_offer offer = {.arena = 5, .process = {77}, .address = 4096, .bytes = 1 << 20}, read;
     ligi_message message;
     memset(offer.handle, 3, sizeof offer.handle);
     assert_int_equal(ligi_message_offer(&offer, head), sizeof head);

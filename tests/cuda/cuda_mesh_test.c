@@ -3,6 +3,9 @@
 #include "mesh/mesh_scene.h"
 
 #include "fake_cuda.h"
+#include "mesh/mesh.h"
+#include "net/net.h"
+#include "tensor/cuda/cuda_driver.h"
 
 #include <string.h>
 
@@ -96,6 +99,44 @@ static void test_echo(void **unused)
     end(all);
     assert_int_equal(fake_cuda_live("allocated"), kept);
     assert_int_equal(fake_cuda_live("imported"), 0);
+}
+
+static lig_status offer_to(lig_mesh *server, ligi_offer *offer)
+{
+    uint8_t head[LIGI_MESSAGE_OFFER_BYTES];
+    size_t bytes = ligi_message_offer(offer, head);
+    ligi_net_lock(server->session.net);
+    lig_status status = ligi_arena_on_offer(&server->parties[0], head, bytes);
+    ligi_net_unlock(server->session.net);
+    return status;
+}
+
+/* A process is known by its random bytes: in two containers, process ids and addresses may be the
+ * same. Memory at the address that another process names is not taken for the worker's. */
+static void test_another_process_with_the_same_address(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    void *data = fake_cuda_alloc(BYTES, 0);
+    ligi_offer offer = {.arena = 40, .address = (uint64_t)(uintptr_t)data, .bytes = BYTES};
+    ligi_place place = {.kind = LIGI_PLACE_ARENA, .arena = 40};
+    const ligi_arenas *arenas = &server->parties[0].arenas;
+    if (has_arena(worker)) {
+        memcpy(offer.device, server->device->uuid, sizeof offer.device);
+        assert_ok(ligi_cuda_process(offer.process));
+        offer.process[15] ^= 1;
+        assert_ok(offer_to(server, &offer));
+        assert_null(ligi_arenas_find(arenas, &place, 1));
+        offer.process[15] ^= 1;
+        assert_ok(offer_to(server, &offer));
+        assert_ptr_equal(ligi_arenas_find(arenas, &place, 1), data);
+    }
+    echo(worker, server, 9);
+    end(all);
+    fake_cuda_free(data);
 }
 
 /* Neither call waits on the host: what it reads and fills is ordered by the streams. */
@@ -384,6 +425,7 @@ int main(void)
     static const char *const transports[] = {"inproc", "shm", "tcp"};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_echo),
+        cmocka_unit_test(test_another_process_with_the_same_address),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_empty_on),
         cmocka_unit_test(test_driver_calls),

@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 void ligi_imports_hold(ligi_imports *imports)
 {
@@ -42,9 +41,10 @@ static int is_near(const ligi_party *party)
 static lig_status offer_one(ligi_mesh_device *device, ligi_party *party, uint32_t arena)
 {
     uint8_t head[LIGI_MESSAGE_OFFER_BYTES];
-    ligi_offer offer = {.arena = arena, .pid = (uint32_t)getpid()};
+    ligi_offer offer = {.arena = arena};
     ligi_cuda_handle handle = {{0}};
     void *data;
+    LIG_TRY(ligi_cuda_process(offer.process));
     LIG_TRY(ligi_arena_heap_export(device->memory, arena, &handle, &data, &offer.bytes));
     offer.address = (uint64_t)(uintptr_t)data;
     memcpy(offer.device, device->uuid, sizeof offer.device);
@@ -83,9 +83,11 @@ static lig_status import_arena(ligi_mesh_device *device, ligi_imports *imports,
 {
     ligi_cuda_handle handle;
     void *data = (void *)(uintptr_t)offer->address;
-    int same_process = offer->pid == (uint32_t)getpid();
+    uint8_t process[sizeof offer->process];
+    LIG_TRY(ligi_cuda_process(process));
+    int same_process = memcmp(offer->process, process, sizeof process) == 0;
     if (imports->arenas[offer->arena].data)
-        return lig_fail(LIG_E_CORRUPT, "arena %u was offered twice", offer->arena);
+        return lig_fail(LIG_E_CORRUPT, "arena %u was offered twice", (unsigned)offer->arena);
     memcpy(handle.bytes, offer->handle, sizeof handle.bytes);
     LIG_TRY(same_process ? ligi_cuda_check(data, offer->bytes, device->number)
                          : ligi_cuda_import(device->number, &handle, &data));
@@ -123,7 +125,7 @@ lig_status ligi_arena_on_offer(ligi_party *party, const void *head, size_t bytes
     lig_status status = open_offer(party, &offer);
     if (status == LIG_E_CORRUPT)
         return status;
-    size_t size = ligi_message_opened(offer.arena, status, answer);
+    size_t size = ligi_message_opened((uint32_t)offer.arena, status, answer);
     return ligi_net_send(party->peer.link, &(ligi_send){.head = answer, .head_bytes = size}, NULL);
 }
 

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define LIBRARY "libcuda.so.1"
@@ -30,6 +31,7 @@ static struct {
     atomic_int pid;    /* of the process that has loaded it; 0: none yet */
     int ready;         /* the calls can be used */
     char missing[200]; /* why they cannot; "": not tried */
+    uint8_t process[LIGI_CUDA_PROCESS_BYTES];
     ligi_cuda_driver calls;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -77,6 +79,10 @@ static void load(void)
     }
     if (!find_calls(handle))
         return;
+    if (getrandom(library.process, sizeof library.process, 0) != (ssize_t)sizeof library.process) {
+        snprintf(library.missing, sizeof library.missing, "getrandom failed");
+        return;
+    }
     int error = library.calls.cuInit(0);
     if (error == 0)
         library.ready = 1;
@@ -104,6 +110,14 @@ lig_status ligi_cuda_driver_get(const ligi_cuda_driver **driver)
     if (!ready)
         return lig_fail(LIG_E_UNSUPPORTED, "CUDA is not available: %s", library.missing);
     *driver = &library.calls;
+    return LIG_OK;
+}
+
+lig_status ligi_cuda_process(uint8_t process[LIGI_CUDA_PROCESS_BYTES])
+{
+    const ligi_cuda_driver *driver;
+    LIG_TRY(ligi_cuda_driver_get(&driver));
+    memcpy(process, library.process, sizeof library.process);
     return LIG_OK;
 }
 

@@ -72,6 +72,11 @@ typedef struct ligi_cuda_driver {
  * a fork. */
 lig_status ligi_cuda_driver_get(const ligi_cuda_driver **driver);
 
+/* Random bytes that identify this process. A process id does not: two containers can have the same
+ * one. Fails as ligi_cuda_driver_get does. */
+#define LIGI_CUDA_PROCESS_BYTES 16
+lig_status ligi_cuda_process(uint8_t process[LIGI_CUDA_PROCESS_BYTES]);
+
 /* lig_fail with ": <text of the driver's error>" appended. LIG_E_NOMEM for the driver's "out of
  * memory", LIG_E_IO for the others. */
 lig_status ligi_cuda_fail(const ligi_cuda_driver *driver, int error, const char *format, ...)
