@@ -152,9 +152,10 @@ lig_status cli_each_alias(lig_store *store, cli_alias_visit *visit, void *contex
  * pattern. Any other name must exist. */
 lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model **model);
 /* The names of the models that the place denotes: its name or alias, all that match its pattern, or
- * all models without a name. An empty result is an error unless there was no name. Returns *names
- * (cli_names_destroy). */
-lig_status cli_place_names(const cli_place *place, lig_store *store, char ***names, size_t *count);
+ * all models without a name, in an order of lig_query. An empty result is an error unless there was
+ * no name. Returns *names (cli_names_destroy). */
+lig_status cli_place_names(const cli_place *place, lig_store *store, const char *order,
+                           char ***names, size_t *count);
 void cli_names_destroy(char **names, size_t count);
 
 /* --- checkpoints of training runs (checkpoints.c) --- */

@@ -180,13 +180,13 @@ static lig_status copy_names(lig_model *const *models, size_t count, char ***nam
     return LIG_OK;
 }
 
-static lig_status matching_names(lig_store *store, const char *pattern, char ***names,
-                                 size_t *count)
+static lig_status matching_names(lig_store *store, const char *pattern, const char *order,
+                                 char ***names, size_t *count)
 {
     lig_query query = LIG_QUERY_INIT;
     lig_model **models;
     query.name = pattern;
-    query.order = "name";
+    query.order = order;
     LIG_TRY(lig_store_models(store, &query, &models, count));
     lig_status status = copy_names(models, *count, names);
     lig_models_destroy(models, *count);
@@ -206,7 +206,8 @@ lig_status cli_place_model(const cli_place *place, lig_store *store, lig_model *
     return status == LIG_E_NOTFOUND && strpbrk(place->name, "*?[") != NULL ? LIG_OK : status;
 }
 
-lig_status cli_place_names(const cli_place *place, lig_store *store, char ***names, size_t *count)
+lig_status cli_place_names(const cli_place *place, lig_store *store, const char *order,
+                           char ***names, size_t *count)
 {
     lig_model *model;
     LIG_TRY(cli_place_model(place, store, &model));
@@ -223,7 +224,7 @@ lig_status cli_place_names(const cli_place *place, lig_store *store, char ***nam
         *count = 1;
         return LIG_OK;
     }
-    LIG_TRY(matching_names(store, place->name, names, count));
+    LIG_TRY(matching_names(store, place->name, order, names, count));
     if (*count > 0 || place->name == NULL)
         return LIG_OK;
     cli_names_destroy(*names, 0);

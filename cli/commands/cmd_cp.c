@@ -294,7 +294,8 @@ static lig_status copy_store(copying *self, const cli_place *place)
     char **names;
     size_t count;
     LIG_TRY(cli_place_open(place, "r", &from));
-    lig_status status = cli_place_names(place, from, &names, &count);
+    /* Parents first: a copy is linked with a parent that exists there. */
+    lig_status status = cli_place_names(place, from, "created", &names, &count);
     if (status != LIG_OK)
         goto close_store;
     if (count > 1 && self->store == NULL)

@@ -282,9 +282,9 @@ static lig_status compare_stores(const cli_call *call, const cli_place *a, const
     if (status == LIG_OK)
         status = cli_place_open(b, "r", &self.b);
     if (status == LIG_OK)
-        status = cli_place_names(a, self.a, &self.a_names, &self.a_count);
+        status = cli_place_names(a, self.a, "name", &self.a_names, &self.a_count);
     if (status == LIG_OK)
-        status = cli_place_names(b, self.b, &self.b_names, &self.b_count);
+        status = cli_place_names(b, self.b, "name", &self.b_names, &self.b_count);
     if (status == LIG_OK)
         status = print_stores(&self);
     *different = is_different(&self);

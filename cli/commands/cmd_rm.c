@@ -53,7 +53,7 @@ static lig_status remove_all(removal *self, const cli_place *place)
                      "'%s' does not name a model: use '%s#NAME', or '%s#*' for all models",
                      place->uri, place->uri, place->uri));
     LIG_TRY(cli_place_open(place, cli_has(self->call, "dry-run") ? "r" : "x", &self->store));
-    lig_status status = cli_place_names(place, self->store, &names, &count);
+    lig_status status = cli_place_names(place, self->store, "name", &names, &count);
     if (status == LIG_E_NOTFOUND && cli_has(self->call, "now") && !cli_has(self->call, "dry-run")) {
         status = lig_store_retire_now(self->store, place->name); /* one that was removed before */
         if (status == LIG_OK)

@@ -215,7 +215,7 @@ static lig_status show_store(const cli_place *place, cli_json_writer *writer, si
     size_t count;
     LIG_TRY(cli_place_open(place, "r", &store));
     lig_status status = place->name == NULL ? cli_summary(store, writer, (*index)++)
-                                            : cli_place_names(place, store, &names, &count);
+                                            : cli_place_names(place, store, "name", &names, &count);
     if (status != LIG_OK || place->name == NULL)
         goto close_store;
     for (size_t i = 0; i < count && status == LIG_OK; i++)

@@ -66,7 +66,7 @@ static lig_status update_place(const cli_call *call, const cli_place *place,
     char **names;
     size_t count;
     LIG_TRY(cli_place_open(place, changes(update) ? "x" : "r", &store));
-    lig_status status = cli_place_names(place, store, &names, &count);
+    lig_status status = cli_place_names(place, store, "name", &names, &count);
     if (status != LIG_OK)
         goto close_store;
     if (update->name != NULL && count > 1) {

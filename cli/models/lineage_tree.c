@@ -96,7 +96,7 @@ static lig_status choose(forest *self, const cli_place *place, lig_store *store)
 {
     char **names, *chosen = NULL, *name;
     size_t name_count;
-    LIG_TRY(cli_place_names(place, store, &names, &name_count));
+    LIG_TRY(cli_place_names(place, store, "name", &names, &name_count));
     lig_status status = cli_alloc(&chosen, self->count, 1);
     if (status == LIG_OK && name_count == 1) { /* may be an alias */
         lig_model *model;

@@ -103,6 +103,14 @@ def test_incremental_copies(ligament, store):
     assert "without --replace" in ligament.fails("cp", "-r", "-f", store, "copy")
 
 
+def test_stores_are_copied_oldest_models_first(ligament, store, tmp_path):
+    safetensors.numpy.save_file({"x": numpy.arange(3)}, tmp_path / "x.safetensors")
+    ligament("cp", "x.safetensors", f"{store}#a")
+    for option in ([], ["-r"]):
+        copied = [m["name"] for m in ligament.json("cp", *option, store, f"copy{len(option)}")]
+        assert copied == ["run/1", "run/2", "run/3", "a"]
+
+
 def test_rm(ligament, store):
     assert ligament("rm", "-n", f"{store}#run/*").count("would remove") == 3
     assert names(ligament, store) == ["run/1", "run/2", "run/3"]
