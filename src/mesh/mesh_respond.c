@@ -115,15 +115,20 @@ static lig_status post_answer(lig_mesh *mesh, ligi_job *job)
     return status;
 }
 
-/* With tensors of a device: the response is sent when they have been copied. */
+/* With tensors of a device: the response is sent when they have been copied, or refused if that
+ * failed halfway. */
 static lig_status copy_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
                               ligi_on_stream on)
 {
-    LIG_TRY(ligi_job_answer(&mesh->parties[job->worker], job, tensors, on,
-                            job->staging ? job->staging->data : NULL));
-    job->state = LIGI_JOB_SENDING;
-    mesh->answering++;
-    return LIG_OK;
+    lig_status status = ligi_job_answer(&mesh->parties[job->worker], job, tensors, on,
+                                        job->staging ? job->staging->data : NULL);
+    if (job->copying) {
+        job->state = LIGI_JOB_SENDING;
+        mesh->answering++;
+    } else {
+        drop_staging(job);
+    }
+    return status;
 }
 
 static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
@@ -133,12 +138,8 @@ static lig_status send_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *t
     uint64_t then = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
     job->stamps[2] = then > job->stamps[1] ? then : job->stamps[1];
     lig_status status;
-    if (ligi_job_answer_needs_copies(job, tensors)) {
-        status = copy_answer(mesh, job, tensors, on);
-        if (status != LIG_OK)
-            drop_staging(job);
-        return status;
-    }
+    if (ligi_job_answer_needs_copies(job, tensors))
+        return copy_answer(mesh, job, tensors, on);
     gather(job, tensors);
     status = post_answer(mesh, job);
     if (status == LIG_E_BUSY || status == LIG_E_NOMEM)
@@ -151,7 +152,7 @@ void ligi_server_answer_copied(ligi_party *party, ligi_job *job, lig_status stat
     lig_mesh *mesh = party->mesh;
     if (status == LIG_OK)
         status = post_answer(mesh, job);
-    else
+    else if (job->copies->failure.status == LIG_OK) /* nobody knows of it yet */
         ligi_mesh_device_fail(mesh->device, status, lig_error_text());
     if (status == LIG_OK || job->state != LIGI_JOB_SENDING)
         return;

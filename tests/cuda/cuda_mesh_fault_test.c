@@ -199,6 +199,88 @@ static void test_a_failure_behind_a_wait(const char *name)
     assert_string_equal(fake_cuda_breach(), "");
 }
 
+static lig_mesh_arrival take_one(stage *on)
+{
+    lig_mesh_arrival arrival;
+    size_t found = 0;
+    assert_ok(lig_mesh_get_batch(on->server, LIG_MESH_ANY, 20 * SECOND, &arrival, 1, &found));
+    return arrival;
+}
+
+/* A response that fails when a part of it is queued on a stream which does not run yet: the worker
+ * gets its memory back only after the stream has written to it. */
+static void test_a_response_behind_a_wait(const char *name, unsigned n)
+{
+    stage on = open_stage("shm");
+    for (int i = 0; i < 5; i++)
+        assert_true(exchange(&on));
+    uint64_t keys[2] = {1, 2}, first, second;
+    void *stream = fake_cuda_stream(), *data;
+    lig_mesh_hold *hold;
+    lig_tensor pulls[2] = {device_tensor(4), device_tensor(5)};
+    lig_tensor answers[2] = {on.answer, on.answer};
+    void *other = pulls[0].data;
+    assert_ok(lig_mesh_empty_on(on.worker, 0, BYTES, &data, &hold));
+    pulls[0].data = data;
+    lig_mesh_request request = {&on.push, keys, 1, &on.pull, keys, 1};
+    lig_mesh_request two = {&on.push, keys, 1, pulls, keys, 2};
+    assert_ok(lig_mesh_push_pull(on.worker, &request, &first));
+    assert_ok(lig_mesh_push_pull(on.worker, &two, &second));
+    assert_ok(lig_mesh_wait_on(on.worker, first, stream, 0));
+    lig_mesh_arrival arrivals[2] = {take_one(&on), take_one(&on)};
+    fake_cuda_fail(name, n, OUT_OF_MEMORY);
+    assert_status(
+        lig_mesh_respond_on(on.server, arrivals[1].handler, answers, 2, stream, 20 * SECOND),
+        LIG_E_NOMEM);
+    assert_status(lig_mesh_respond(on.server, arrivals[1].handler, answers, 2, 20 * SECOND),
+                  LIG_E_NOTFOUND);
+    assert_status(lig_mesh_wait(on.worker, second, SECOND / 20), LIG_E_TIMEOUT);
+    assert_ok(lig_mesh_respond(on.server, arrivals[0].handler, answers, 1, 20 * SECOND));
+    assert_status(lig_mesh_wait(on.worker, second, 20 * SECOND), LIG_E_NOMEM);
+    memset(data, 9, BYTES);
+    assert_ok(lig_mesh_wait(on.worker, first, 20 * SECOND));
+    fake_cuda_finish(stream);
+    for (size_t i = 0; i < BYTES; i++)
+        assert_int_equal(((uint8_t *)data)[i], 9);
+    assert_true(exchange(&on));
+    close_stage(&on);
+    lig_mesh_hold_drop(hold);
+    fake_cuda_free(other);
+    fake_cuda_free(pulls[1].data);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
+static void test_responses_behind_waits(void **unused)
+{
+    (void)unused;
+    int kept = fake_cuda_live("allocated");
+    test_a_response_behind_a_wait("cuStreamWriteValue64", 1);
+    test_a_response_behind_a_wait("cuMemcpyAsync", 2);
+    assert_int_equal(fake_cuda_live("allocated"), kept);
+}
+
+/* Nothing of it is queued: another answer follows. */
+static void test_a_response_that_is_repeated(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    for (int i = 0; i < 5; i++)
+        assert_true(exchange(&on));
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&on.push, &key, 1, &on.pull, &key, 1};
+    void *stream = fake_cuda_stream();
+    assert_ok(lig_mesh_push_pull(on.worker, &request, &handler));
+    lig_mesh_arrival arrival = take_one(&on);
+    fake_cuda_fail("cuMemcpyAsync", 1, OUT_OF_MEMORY);
+    assert_status(
+        lig_mesh_respond_on(on.server, arrival.handler, &on.answer, 1, stream, 20 * SECOND),
+        LIG_E_NOMEM);
+    assert_ok(lig_mesh_respond_on(on.server, arrival.handler, &on.answer, 1, stream, 20 * SECOND));
+    assert_ok(lig_mesh_wait(on.worker, handler, 20 * SECOND));
+    assert_memory_equal(on.pull.data, on.answer.data, BYTES);
+    close_stage(&on);
+}
+
 static void test_failures_behind_waits(void **unused)
 {
     (void)unused;
@@ -302,6 +384,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_nothing_leaks),
         cmocka_unit_test(test_failures_behind_waits),
         cmocka_unit_test(test_a_wait_for_a_late_stream),
+        cmocka_unit_test(test_responses_behind_waits),
+        cmocka_unit_test(test_a_response_that_is_repeated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@ typedef struct ligi_courier_task {
     struct ligi_courier_task *next;
     uint64_t *word; /* pinned; the task has ended when it is at least `least`. NULL: it has */
     uint64_t least;
+    size_t queued;             /* copies before the word */
     ligi_courier_order *order; /* or NULL */
     /* With the endpoint's lock. A failure: the device has failed, and the error text says how. */
     void (*done)(struct ligi_courier_task *task, lig_status status);

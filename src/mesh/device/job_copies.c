@@ -25,6 +25,7 @@ static void end_copies(ligi_queue *queue, ligi_job *job)
     ligi_imports_drop(copies->imports);
     copies->landed = copies->answer = NULL;
     copies->imports = NULL;
+    copies->failure.status = LIG_OK;
     copies->count = 0;
     queue->device_bytes -= copies->bytes;
     copies->bytes = 0;
@@ -86,11 +87,30 @@ static void on_copied(ligi_courier_task *task, lig_status status)
     ligi_imports_drop(copies->imports);
     copies->imports = NULL;
     copies->count = 0;
+    if (copies->failure.status != LIG_OK)
+        status = ligi_failure_publish(&copies->failure);
     ligi_server_copied(copies->party, copies->job, status);
 }
 
-/* Queues what is listed; the job stays until it has ended. A stream of the caller may wait for what
- * arrives only after this call: if that fails it is not waited for, and the memory is given up. */
+/* A response failed after some of its copies were queued on a stream of the caller, which may wait
+ * for what arrives only after this call, and is not waited for. They write to the worker's memory
+ * when the stream gets there; only then is the worker told. If the stream cannot signal that
+ * either, the courier ends the task when the device has failed. */
+static void refuse_later(ligi_job_copies *copies, void *stream, const ligi_failure *failure)
+{
+    ligi_mesh_device *device = copies->party->mesh->device;
+    ligi_courier_task *task = &copies->task;
+    if (ligi_mesh_device_word(device, &task->word) != LIG_OK)
+        return; /* never: the copies had one */
+    task->least = ++device->ticket;
+    (void)ligi_cuda_write_word(device->number, stream, ligi_mesh_device_address(device, task->word),
+                               task->least);
+    ligi_courier_add(&device->tasks, task);
+    copies->failure = *failure;
+    copies->job->copying = 1;
+}
+
+/* Queues what is listed; the job stays until it has ended. */
 static lig_status start(ligi_job_copies *copies, ligi_on_stream on, void *stream)
 {
     ligi_mesh_device *device = copies->party->mesh->device;
@@ -107,12 +127,10 @@ static lig_status start(ligi_job_copies *copies, ligi_on_stream on, void *stream
     }
     ligi_failure failure;
     ligi_failure_take(&failure, status);
-    if (on.given) {
-        ligi_arena_chunk_abandon(copies->answer);
-        copies->answer = NULL;
-    } else {
-        (void)ligi_cuda_synchronize(device->number, stream); /* some copies may be queued */
-    }
+    if (!on.given)
+        (void)ligi_cuda_synchronize(device->number, stream);
+    else if (copies->task.queued > 0)
+        refuse_later(copies, stream, &failure);
     copies->count = 0;
     return ligi_failure_publish(&failure);
 }
@@ -387,13 +405,11 @@ lig_status ligi_job_answer(ligi_party *party, ligi_job *job, const lig_tensor *t
     job->copies->count = 0;
     job->entries = 0;
     lig_status status = answer_all(party, job, tensors, on, packed);
-    if (status != LIG_OK) { /* another answer can follow */
+    if (status != LIG_OK && !job->copying) { /* another answer can follow */
         ligi_arena_chunk_drop(job->copies->answer);
+        ligi_imports_drop(job->copies->imports);
         job->copies->answer = NULL;
-        if (!on.given) { /* a stream of the caller may still use it: until the job ends */
-            ligi_imports_drop(job->copies->imports);
-            job->copies->imports = NULL;
-        }
+        job->copies->imports = NULL;
         job->copies->count = 0;
     }
     return status;

@@ -17,6 +17,7 @@ typedef struct ligi_job_copies {
     ligi_arena_chunk *answer;         /* pinned: the response's */
     struct ligi_captured_slot *graph; /* that responds, or NULL */
     ligi_imports *imports;            /* that the response is copied to, until it is */
+    ligi_failure failure;             /* of a response that is partly queued: it is refused */
     ligi_cuda_move *list;
     size_t count, room;
     uint64_t bytes; /* counted for the worker's limit */
@@ -35,7 +36,8 @@ lig_status ligi_job_raise(ligi_party *party, ligi_job *job, int *pending);
 /* 1 if the response needs copies of a device. */
 int ligi_job_answer_needs_copies(const ligi_job *job, const lig_tensor *tensors);
 /* Queues them on the stream and fills job->iov and job->entries; `done` follows. Strided tensors of
- * host memory are packed at `packed`. */
+ * host memory are packed at `packed`. A failure with job->copying set: some copies are queued on a
+ * stream of the caller, and `done` follows with the failure. */
 lig_status ligi_job_answer(ligi_party *party, ligi_job *job, const lig_tensor *tensors,
                            ligi_on_stream on, uint8_t *packed);
 

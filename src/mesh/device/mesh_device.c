@@ -135,11 +135,15 @@ uint64_t ligi_mesh_device_address(const ligi_mesh_device *device, const uint64_t
 lig_status ligi_mesh_device_copy(ligi_mesh_device *device, void *stream,
                                  const ligi_cuda_move *moves, size_t count, ligi_courier_task *task)
 {
+    task->queued = 0;
     LIG_TRY(ligi_mesh_device_word(device, &task->word));
     task->least = ++device->ticket;
-    lig_status status =
-        ligi_cuda_copy_and_write(device->number, stream, moves, count,
-                                 ligi_mesh_device_address(device, task->word), task->least);
+    ligi_cuda_batch batch = {.moves = moves,
+                             .count = count,
+                             .word = ligi_mesh_device_address(device, task->word),
+                             .value = task->least};
+    lig_status status = ligi_cuda_copy_and_write(device->number, stream, &batch);
+    task->queued = batch.queued;
     if (status != LIG_OK) {
         ligi_mesh_device_word_give(device, task->word);
         task->word = NULL;

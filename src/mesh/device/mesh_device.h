@@ -61,7 +61,7 @@ void ligi_mesh_device_fini(lig_mesh *mesh);
 lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number);
 
 /* Queues copies on the stream, and ends `task` when they and all that was queued before them have
- * ended: `done` is called then. After a failure some copies may be queued. */
+ * ended: `done` is called then. After a failure task->queued copies are queued. */
 lig_status ligi_mesh_device_copy(ligi_mesh_device *device, void *stream,
                                  const ligi_cuda_move *moves, size_t count,
                                  ligi_courier_task *task);

@@ -46,13 +46,17 @@ static lig_status no_words(void)
 }
 
 static int copy_all(const ligi_cuda_driver *driver, void *stream, const ligi_cuda_move *moves,
-                    size_t count)
+                    size_t count, size_t *queued)
 {
     int error = 0;
-    for (size_t i = 0; i < count && error == 0; i++)
-        error = driver->cuMemcpyAsync((ligi_cuda_address)(uintptr_t)moves[i].to,
-                                      (ligi_cuda_address)(uintptr_t)moves[i].from, moves[i].bytes,
-                                      stream);
+    for (*queued = 0; *queued < count; ++*queued) {
+        const ligi_cuda_move *move = &moves[*queued];
+        error =
+            driver->cuMemcpyAsync((ligi_cuda_address)(uintptr_t)move->to,
+                                  (ligi_cuda_address)(uintptr_t)move->from, move->bytes, stream);
+        if (error != 0)
+            break;
+    }
     return error;
 }
 
@@ -61,7 +65,8 @@ lig_status ligi_cuda_copy(int32_t device, void *stream, const ligi_cuda_move *mo
     ligi_cuda_visit visit;
     LIG_TRY(ligi_cuda_enter(device, &visit));
     const ligi_cuda_driver *driver = visit.device->driver;
-    int error = copy_all(driver, stream, moves, count);
+    size_t queued;
+    int error = copy_all(driver, stream, moves, count, &queued);
     ligi_cuda_leave(&visit);
     if (error != 0)
         return ligi_cuda_fail(driver, error, "cannot copy on CUDA device %d", device);
@@ -69,17 +74,17 @@ lig_status ligi_cuda_copy(int32_t device, void *stream, const ligi_cuda_move *mo
 }
 
 /* One visit: a driver call takes microseconds, and entering and leaving are four. */
-lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, const ligi_cuda_move *moves,
-                                    size_t count, uint64_t word, uint64_t value)
+lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, ligi_cuda_batch *batch)
 {
     ligi_cuda_visit visit;
+    batch->queued = 0;
     LIG_TRY(ligi_cuda_enter(device, &visit));
     const ligi_cuda_driver *driver = visit.device->driver;
     int known = driver->cuStreamWriteValue64 != NULL;
-    int copied = known ? copy_all(driver, stream, moves, count) : 0;
+    int copied = known ? copy_all(driver, stream, batch->moves, batch->count, &batch->queued) : 0;
     int error = copied;
     if (known && copied == 0)
-        error = driver->cuStreamWriteValue64(stream, word, value, 0);
+        error = driver->cuStreamWriteValue64(stream, batch->word, batch->value, 0);
     ligi_cuda_leave(&visit);
     if (!known)
         return no_words();
@@ -93,7 +98,8 @@ lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, const ligi_cud
 
 lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value)
 {
-    return ligi_cuda_copy_and_write(device, stream, NULL, 0, word, value);
+    ligi_cuda_batch batch = {.word = word, .value = value};
+    return ligi_cuda_copy_and_write(device, stream, &batch);
 }
 
 lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least)

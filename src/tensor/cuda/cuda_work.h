@@ -24,12 +24,18 @@ typedef struct ligi_cuda_move {
  * failure some may be queued. */
 lig_status ligi_cuda_copy(int32_t device, void *stream, const ligi_cuda_move *moves, size_t count);
 
+typedef struct ligi_cuda_batch { /* copies, and a word that is written after them */
+    const ligi_cuda_move *moves;
+    size_t count;
+    uint64_t word, value;
+    size_t queued; /* copies that were queued, also after a failure */
+} ligi_cuda_batch;
+
 /* Queue: the word becomes `value` once everything before it on the stream, and the copies, have
  * ended; what comes after it runs once the word is at least `least`. The word is in pinned memory
  * (ligi_cuda_pin), at this address for the device. LIG_E_UNSUPPORTED with a driver older than CUDA
  * 11.7. */
-lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, const ligi_cuda_move *moves,
-                                    size_t count, uint64_t word, uint64_t value);
+lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, ligi_cuda_batch *batch);
 lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value);
 lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least);
 
