@@ -90,14 +90,22 @@ static lig_status prune(ligi_change *change, const struct ligi_once *once)
     return LIG_OK;
 }
 
+lig_status ligi_once_check(const ligi_catalog_view *view, struct ligi_once *once)
+{
+    if (once == NULL)
+        return LIG_OK;
+    LIG_TRY(look_up(view, once));
+    if (once->repeated)
+        return lig_fail(LIG_E_EXISTS, "request %llu was done before",
+                        (unsigned long long)once->sequence);
+    return LIG_OK;
+}
+
 lig_status ligi_once_put(ligi_change *change, struct ligi_once *once, uint64_t model)
 {
     if (once == NULL)
         return LIG_OK;
-    LIG_TRY(look_up(change->view, once));
-    if (once->repeated)
-        return lig_fail(LIG_E_EXISTS, "request %llu was done before",
-                        (unsigned long long)once->sequence);
+    LIG_TRY(ligi_once_check(change->view, once));
     LIG_TRY(prune(change, once));
     ligi_catalog_key key = key_of(once->client, once->sequence);
     ligi_value_begin(&change->value);

@@ -19,8 +19,11 @@ struct ligi_once {
 /* Fills `repeated` and `model`. */
 lig_status ligi_once_find(lig_store *store, struct ligi_once *once);
 
-/* Adds the record to a change, and removes old ones. LIG_E_EXISTS when it was done before: the
- * change must not be committed. No-op when `once` is NULL. */
+/* LIG_E_EXISTS when it was done before: nothing must be committed. No-op when `once` is NULL, like
+ * the next one. */
+lig_status ligi_once_check(const ligi_catalog_view *view, struct ligi_once *once);
+
+/* Checks it, adds the record to a change, and removes old ones. */
 lig_status ligi_once_put(ligi_change *change, struct ligi_once *once, uint64_t model);
 
 #endif

@@ -150,6 +150,7 @@ static lig_status now_edit(void *context, const ligi_catalog_view *view, ligi_ch
     retiring *self = context;
     uint64_t id, alias;
     self->more = 0;
+    LIG_TRY(ligi_once_check(view, view->store->once)); /* only the last commit has its record */
     LIG_TRY(ligi_catalog_view_name(view, self->name, &id));
     LIG_TRY(ligi_catalog_view_alias(view, self->name, &alias));
     if ((id || alias) && !self->begun) /* one that was saved since is another's */

@@ -23,8 +23,23 @@ struct ligi_once ligi_served_once_of(const ligi_served_job *job)
     return once;
 }
 
-/* Whether it was done before is seen in its commit. A failure may come from its own first run, in
- * another session: its name is taken, its model is gone. */
+/* A failure may come from the request's own first run, in another session: its name is taken, its
+ * model is gone. A commit may see a record that is not on the disk yet, and never will be: only a
+ * view without the lock shows that it was done. */
+lig_status ligi_served_once_end(lig_store *store, struct ligi_once *once, lig_status status)
+{
+    int seen = once->repeated;
+    ligi_failure failure;
+    if (status == LIG_OK)
+        return LIG_OK;
+    ligi_failure_take(&failure, status);
+    once->repeated = 0;
+    status = ligi_once_find(store, once);
+    if (seen)
+        LIG_TRY(status);
+    return once->repeated ? LIG_OK : ligi_failure_publish(&failure);
+}
+
 lig_status ligi_served_once(ligi_served_call *call, struct ligi_once *once, ligi_served_act act,
                             void *context)
 {
@@ -33,13 +48,7 @@ lig_status ligi_served_once(ligi_served_call *call, struct ligi_once *once, ligi
     call->store->once = once;
     lig_status status = act(call, context);
     call->store->once = NULL;
-    if (status == LIG_OK)
-        return LIG_OK;
-    ligi_failure failure;
-    ligi_failure_take(&failure, status);
-    if (!once->repeated)
-        (void)ligi_once_find(call->store, once);
-    return once->repeated ? LIG_OK : ligi_failure_publish(&failure);
+    return ligi_served_once_end(call->store, once, status);
 }
 
 /* --- models and aliases --- */

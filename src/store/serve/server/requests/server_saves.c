@@ -337,24 +337,6 @@ lig_status ligi_served_save_run(ligi_served_call *call)
 
 /* --- joining --- */
 
-static lig_status join_parts(ligi_served_call *call, void *context)
-{
-    ligi_served_saving *saving = context;
-    const ligi_served_save *what = &saving->what;
-    lig_save_options options = options_of(saving);
-    lig_graph *graphs = NULL;
-    size_t graph_count = 0;
-    if (what->graph_bytes)
-        LIG_TRY(ligi_graphs_show(what->graphs, what->graph_bytes, &graphs, &graph_count));
-    options.graphs = graphs;
-    options.graph_count = graph_count;
-    options.model = options.ref ? NULL : &saving->model; /* for its id */
-    lig_status status =
-        lig_store_join(call->store, what->name, what->parts, what->part_count, &options);
-    lig_graphs_destroy(graphs);
-    return status;
-}
-
 /* The endpoint's lock is held. */
 static int wrote_part(ligi_served_session *session, const lig_part_data *part)
 {
@@ -399,13 +381,32 @@ static lig_status check_parts(ligi_served_call *call, const ligi_served_save *wh
                  role->name, known, what->name));
 }
 
+/* What is checked here may have changed since its first run: the parts end with their session. */
+static lig_status join_parts(ligi_served_call *call, void *context)
+{
+    ligi_served_saving *saving = context;
+    const ligi_served_save *what = &saving->what;
+    lig_save_options options = options_of(saving);
+    lig_graph *graphs = NULL;
+    size_t graph_count = 0;
+    LIG_TRY(may_save(call, what));
+    LIG_TRY(check_parts(call, what));
+    if (what->graph_bytes)
+        LIG_TRY(ligi_graphs_show(what->graphs, what->graph_bytes, &graphs, &graph_count));
+    options.graphs = graphs;
+    options.graph_count = graph_count;
+    options.model = options.ref ? NULL : &saving->model; /* for its id */
+    lig_status status =
+        lig_store_join(call->store, what->name, what->parts, what->part_count, &options);
+    lig_graphs_destroy(graphs);
+    return status;
+}
+
 static lig_status run_join(ligi_served_call *call, ligi_served_saving *saving)
 {
     LIG_TRY(ligi_served_save_get(BODY(call), &saving->what));
     if (saving->what.wants & LIGI_SERVED_PART || saving->what.count || saving->what.match)
         return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
-    LIG_TRY(may_save(call, &saving->what));
-    LIG_TRY(check_parts(call, &saving->what));
     LIG_TRY(ligi_served_once(call, &saving->once, join_parts, saving));
     return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
                                  : ligi_served_saving_reply(saving, call);

@@ -207,15 +207,8 @@ static lig_status save_once(ligi_served_upload *upload, ligi_served_call *call)
     LIG_TRY(ligi_store_writable(call->store));
     LIG_TRY(ligi_served_save_get(upload->job->body, upload->job->head.body_bytes, &saving->what));
     LIG_TRY(ligi_once_find(call->store, &saving->once));
-    lig_status status = saving->once.repeated ? LIG_OK : save(upload, call);
-    if (status != LIG_OK) {
-        ligi_failure failure;
-        ligi_failure_take(&failure, status);
-        if (!saving->once.repeated)
-            (void)ligi_once_find(call->store, &saving->once);
-        if (!saving->once.repeated)
-            return ligi_failure_publish(&failure);
-    }
+    if (!saving->once.repeated)
+        LIG_TRY(ligi_served_once_end(call->store, &saving->once, save(upload, call)));
     return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
                                  : ligi_served_saving_reply(saving, call);
 }
