@@ -190,13 +190,13 @@ void ligi_served_let_go(ligi_served_held *held)
 }
 
 /* The first is always possible: a description may be larger than the limits. */
-static lig_status check_held(const ligi_served_session *session, const ligi_served_held *held)
+static lig_status check_held(const ligi_served_session *session, uint64_t bytes)
 {
     lig_server *server = session->server;
     uint64_t all = server->options.max_bytes_in_flight, mine = all / 4;
     if (session->held_count < LIGI_SERVED_HELD_MAX &&
         (session->held_count == 0 ||
-         (session->held_bytes + held->bytes <= mine && atomic_load(&server->held_bytes) <= all)))
+         (session->held_bytes + bytes <= mine && atomic_load(&server->held_bytes) <= all)))
         return LIG_OK;
     atomic_fetch_add(&server->refused, 1);
     return lig_fail(LIG_E_LIMIT,
@@ -210,7 +210,7 @@ static lig_status list_held(ligi_served_session *session, ligi_served_held *held
 {
     if (atomic_load(&session->ended)) /* looked at under the lock: release_all comes later */
         return lig_fail(LIG_E_CLOSED, "the session has ended");
-    LIG_TRY(check_held(session, held));
+    LIG_TRY(check_held(session, held->bytes));
     LIG_TRY(ligi_grow(&session->held, &session->held_capacity, session->held_count + 1,
                       sizeof *session->held, "what a client holds"));
     held->number = session->next_number++;
@@ -240,6 +240,14 @@ lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t 
         *number = given;
     else
         ligi_served_let_go(held);
+    return status;
+}
+
+lig_status ligi_served_may_hold(ligi_served_session *session, uint64_t bytes)
+{
+    pthread_mutex_lock(&session->lock);
+    lig_status status = check_held(session, bytes);
+    pthread_mutex_unlock(&session->lock);
     return status;
 }
 

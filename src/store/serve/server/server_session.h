@@ -41,6 +41,8 @@ struct ligi_served_held {
  * session has ended, it is released. LIG_E_LIMIT when the client holds too much. */
 lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t bytes,
                             void (*release)(void *thing), uint64_t *number);
+/* LIG_E_LIMIT when it could not hold so many bytes more. */
+lig_status ligi_served_may_hold(ligi_served_session *session, uint64_t bytes);
 /* What has this number and is released by `release`; NULL: there is none. ligi_served_let_go. */
 ligi_served_held *ligi_served_held_get(ligi_served_session *session, uint64_t number,
                                        void (*release)(void *thing));

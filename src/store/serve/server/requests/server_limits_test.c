@@ -69,6 +69,27 @@ static void test_refs_of_large_models(void **state)
     ligi_writer_fini(&body);
 }
 
+static void save_with_ref(raw_client *raw, const char *name)
+{
+    char meta[2 * NAME_BYTES + 1] = ""; /* longer than what may be left */
+    memset(meta, 'x', 2 * NAME_BYTES);
+    const int64_t shape[] = {4};
+    const lig_tensor tensor = {
+        .name = "w", .bytes = 4, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
+    const ligi_served_save save = {.name = name,
+                                   .wants = LIGI_SERVED_WHOLE | LIGI_SERVED_WANT_REF,
+                                   .meta = meta,
+                                   .structure = "",
+                                   .tensors = &tensor,
+                                   .count = 1};
+    ligi_writer body = {0};
+    ligi_served_save_put(&body, &save);
+    raw->answered = 0;
+    raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_SAVE, .id = 999999, .number = 1}, &body,
+             "abcd", 4);
+    ligi_writer_fini(&body);
+}
+
 static void test_what_a_client_holds_has_a_limit(void **state)
 {
     fixture *self = *state;
@@ -87,6 +108,10 @@ static void test_what_a_client_holds_has_a_limit(void **state)
     assert_says("release some");
     uint64_t held = held_by(self);
     assert_true(held > 1000 && held < 10000);
+    lig_model *model;
+    save_with_ref(&self->raw, "m"); /* refused before it is committed */
+    assert_status(raw_wait(&self->raw, 999999), LIG_E_LIMIT);
+    assert_status(lig_store_model(self->local, "m", &model), LIG_E_NOTFOUND);
     ligi_writer body = {0};
     ligi_served_number_put(&body, 1);
     raw_send(&self->raw, (ligi_served_head){.op = LIGI_SERVED_RELEASE, .id = 1000000}, &body, NULL,

@@ -140,10 +140,13 @@ static lig_status take_parent(ligi_served_saving *saving, lig_store *store)
     return status;
 }
 
-/* A copy of a model may name any parent: only one that the role sees is looked up. */
+/* A copy of a model may name any parent: only one that the role sees is looked up. A model that is
+ * saved must not fail in its reply for a ref that is one too many. */
 static lig_status may_save(ligi_served_call *call, const ligi_served_save *what)
 {
     LIG_TRY(ligi_served_may_name(call, what->name));
+    if (what->wants & LIGI_SERVED_WANT_REF)
+        LIG_TRY(ligi_served_may_hold(call->session, call->job->head.body_bytes));
     return what->wants & LIGI_SERVED_COPY ? LIG_OK : ligi_served_may_name(call, what->parent);
 }
 
