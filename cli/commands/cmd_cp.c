@@ -201,13 +201,23 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     return status;
 }
 
+/* When the first source is open: a wrong source name creates no store. */
+static lig_status open_target(copying *self)
+{
+    return self->to.kind == CLI_STORE && self->store == NULL
+               ? cli_place_open(&self->to, "a", &self->store)
+               : LIG_OK;
+}
+
 static lig_status copy_file(copying *self, cli_place *place)
 {
     cli_batch batch;
     char *stem;
     LIG_TRY(cli_number(self->call, "limit", 1, UINT64_MAX, &place->limit));
     LIG_TRY(cli_batch_from_file(&batch, place));
-    lig_status status = file_stem(place, &stem);
+    lig_status status = open_target(self);
+    if (status == LIG_OK)
+        status = file_stem(place, &stem);
     if (status == LIG_OK) {
         status = put_batch(self, &batch, place->uri, stem);
         free(stem);
@@ -298,7 +308,8 @@ static lig_status copy_store(copying *self, const cli_place *place)
     lig_status status = cli_place_names(place, from, "created", &names, &count);
     if (status != LIG_OK)
         goto close_store;
-    if (count > 1 && self->store == NULL)
+    status = open_target(self);
+    if (status == LIG_OK && count > 1 && self->store == NULL)
         status = lig_fail(LIG_E_INVALID, "'%s' holds one model, but %zu were selected",
                           self->to.uri, count);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
@@ -404,8 +415,6 @@ static lig_status open_and_copy(copying *self)
         return lig_fail(LIG_E_INVALID,
                         "--incremental copies models unchanged between stores (without --replace, "
                         "--tag, --metric and options that change names)");
-    if (self->to.kind == CLI_STORE)
-        LIG_TRY(cli_place_open(&self->to, "a", &self->store));
     return copy_all(self);
 }
 

@@ -111,6 +111,12 @@ def test_stores_are_copied_oldest_models_first(ligament, store, tmp_path):
         assert copied == ["run/1", "run/2", "run/3", "a"]
 
 
+@pytest.mark.parametrize("source", ["absent", "absent.safetensors", "STORE#absent"])
+def test_missing_source_creates_no_store(ligament, store, tmp_path, source):
+    assert "absent" in ligament.fails("cp", source.replace("STORE", store), "new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_rm(ligament, store):
     assert ligament("rm", "-n", f"{store}#run/*").count("would remove") == 3
     assert names(ligament, store) == ["run/1", "run/2", "run/3"]
