@@ -133,8 +133,8 @@ typedef struct ligi_arrival {
 } ligi_arrival;
 
 /* Where a payload is received: `count` entries whose sum is the payload without the taken pieces.
- * The array and the memory must stay valid until arrived or lost. If the hook fills nothing, the
- * payload is discarded. */
+ * The array and the memory must stay valid until arrived or lost. The entries are changed: they are
+ * what is left to receive. If the hook fills nothing, the payload is discarded. */
 typedef struct ligi_landing {
     struct iovec *iov;
     size_t count;

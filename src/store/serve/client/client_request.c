@@ -182,6 +182,13 @@ static lig_status land_in_memory(ligi_client_call *call, const ligi_served_head 
     return LIG_OK;
 }
 
+/* `into` stays as it is: a request whose connection is lost in its reply is sent again. */
+static void land_in_place(ligi_client_call *call, ligi_landing *landing)
+{
+    memcpy(call->left, call->into, call->into_count * sizeof *call->into);
+    *landing = (ligi_landing){call->left, call->into_count, NULL};
+}
+
 static lig_status land_reply(ligi_client *client, ligi_client_call *call,
                              const ligi_served_head *head, const ligi_arrival *arrival,
                              ligi_landing *landing)
@@ -201,7 +208,7 @@ static lig_status land_reply(ligi_client *client, ligi_client_call *call,
                         (unsigned long long)arrival->payload_bytes,
                         (unsigned long long)call->into_bytes);
     else
-        *landing = (ligi_landing){call->into, call->into_count, NULL};
+        land_in_place(call, landing);
     landing->token = call;
     return LIG_OK;
 }

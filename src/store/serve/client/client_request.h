@@ -18,7 +18,8 @@ struct ligi_client_call {
     ligi_writer body;
     const struct iovec *data;
     size_t data_count;
-    struct iovec *into; /* where the reply's data go; NULL: into memory of the call's own */
+    const struct iovec *into; /* where the reply's data go; NULL: into memory of the call's own */
+    struct iovec *left;       /* as many entries: what has not arrived yet */
     size_t into_count;
     uint64_t into_bytes;             /* of `into` in all: a reply has exactly as many */
     const ligi_interrupt *interrupt; /* NULL: never asked */

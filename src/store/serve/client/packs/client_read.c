@@ -20,7 +20,7 @@ typedef struct piece {
 typedef struct chunk {
     ligi_client_call call;
     piece pieces[PIECES];
-    struct iovec into[PIECES];
+    struct iovec into[PIECES], left[PIECES];
     size_t count;
     int started;
 } chunk;
@@ -61,6 +61,7 @@ static void take_pieces(reading *self, chunk *into)
         }
     }
     into->call.into = into->into;
+    into->call.left = into->left;
     into->call.into_count = into->count;
     into->call.into_bytes = bytes;
 }
