@@ -333,7 +333,7 @@ static void forget_reply(ligi_client_call *call)
     call->done_number = 0;
     call->accepted = 0;
     call->stopping = 0;
-    call->cancelled_ns = 0;
+    call->sent_ns = call->cancelled_ns = 0;
 }
 
 static int is_brief(const ligi_client_call *call)
@@ -362,6 +362,7 @@ static lig_status start_locked(ligi_client *client, ligi_client_call *call)
                               .data_count = call->data_count,
                               .token = call};
     LIG_TRY(send_message(client, &message, &call->borrowed));
+    call->sent_ns = ligi_now_ns();
     enter(client, call);
     return LIG_OK;
 }
@@ -484,16 +485,26 @@ int ligi_client_may_ask_again(ligi_client *client, const ligi_client_call *call,
            ligi_net_wait(client->net, never, NULL, BUSY_PAUSE_NS) == LIG_E_TIMEOUT;
 }
 
+void ligi_client_note_loss(const ligi_client *client, const ligi_client_call *call,
+                           int64_t *lost_ns)
+{
+    int64_t now = ligi_now_ns(), liveness = client->options.liveness_ms * INT64_C(1000000);
+    if (*lost_ns == 0 || (call->sent_ns && now - call->sent_ns > liveness))
+        *lost_ns = now;
+}
+
 /* A server that stops keeps its connections until it has finished: until then the address leads
  * nowhere else. */
-lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t begin_ns)
+lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t *lost_ns)
 {
-    int64_t limit = client->options.retry * INT64_C(1000000000);
-    if (call->stopping && ligi_now_ns() - begin_ns >= limit)
-        return ligi_failure_publish(&call->failure);
-    if (call->stopping)
+    int64_t before = *lost_ns, limit = client->options.retry * INT64_C(1000000000);
+    ligi_client_note_loss(client, call, lost_ns);
+    if (ligi_now_ns() - *lost_ns >= limit)
+        return ligi_fail_again(LIG_E_PEER, "%s (tried for %lld s)", lig_error_text(),
+                               (long long)client->options.retry);
+    if (call->stopping || *lost_ns == before)
         (void)ligi_net_wait(client->net, never, NULL, BUSY_PAUSE_NS);
-    return ligi_client_reconnect(client, begin_ns, call->interrupt);
+    return ligi_client_reconnect(client, *lost_ns, call->interrupt);
 }
 
 lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
@@ -508,9 +519,7 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call)
         if (status == LIG_OK || client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(client, call))
             return status;
-        if (lost == 0) /* a long request has its whole time to reconnect */
-            lost = ligi_now_ns();
-        LIG_TRY(ligi_client_again(client, call, lost));
+        LIG_TRY(ligi_client_again(client, call, &lost));
     }
 }
 

@@ -40,6 +40,7 @@ struct ligi_client_call {
     /* Private. */
     ligi_client_call *next;
     uint64_t id, sequence, session;
+    int64_t sent_ns;      /* 0: it was not sent */
     int64_t cancelled_ns; /* when the server was asked to end it; 0: it was not */
     uint64_t flight_bytes;
     int started, borrowed, done;
@@ -57,9 +58,13 @@ lig_status ligi_client_ask(ligi_client *client, ligi_client_call *call);
  * finish must follow, before the call's memory goes. */
 lig_status ligi_client_start(ligi_client *client, ligi_client_call *call);
 lig_status ligi_client_finish(ligi_client *client, ligi_client_call *call);
-/* For callers of the halves, after a loss and with `retry`: connects again, for as long as `retry`
- * says since `begin_ns`. */
-lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t begin_ns);
+/* For callers of the halves, after a loss. *lost_ns is when it was lost first (0 before that): a
+ * request that had a connection for longer than `liveness_ms` has its whole time to reconnect
+ * again, one that loses each connection soon has not. */
+void ligi_client_note_loss(const ligi_client *client, const ligi_client_call *call,
+                           int64_t *lost_ns);
+/* The same, and connects again, for as long as `retry` says since *lost_ns. */
+lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t *lost_ns);
 /* For callers of the halves, after LIG_E_BUSY: 1 after a pause, if the request is to be sent again.
  */
 int ligi_client_may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns);

@@ -200,8 +200,9 @@ static lig_status begin_once(begun_save *self)
                                                    : LIG_OK;
 }
 
-static lig_status begin(begun_save *self, int64_t begin_ns)
+static lig_status begin(begun_save *self, int64_t *lost_ns)
 {
+    int64_t begin_ns = ligi_now_ns();
     for (;;) {
         lig_status status = begin_once(self);
         if (status == LIG_E_BUSY && ligi_client_may_ask_again(self->client, &self->call, begin_ns))
@@ -209,13 +210,14 @@ static lig_status begin(begun_save *self, int64_t begin_ns)
         if (status == LIG_OK || self->client->options.retry == 0 || status == LIG_E_CLOSED ||
             !ligi_client_call_lost(self->client, &self->call))
             return status;
-        LIG_TRY(ligi_client_again(self->client, &self->call, begin_ns));
+        LIG_TRY(ligi_client_again(self->client, &self->call, lost_ns));
     }
 }
 
 lig_status ligi_client_save_begin(lig_store *store, ligi_plan *plan, int in_parts)
 {
     begun_save *self;
+    int64_t lost_ns = 0;
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "a save"));
     self->base.abort = abort_save;
     self->client = store->volume->self;
@@ -224,7 +226,7 @@ lig_status ligi_client_save_begin(lig_store *store, ligi_plan *plan, int in_part
     self->call.interrupt = &store->interrupt;
     lig_status status = put_plan(self->client, plan, wants_of(plan, in_parts), &self->call.body);
     if (status == LIG_OK)
-        status = begin(self, ligi_now_ns());
+        status = begin(self, &lost_ns);
     if (status == LIG_OK)
         plan->begun = &self->base;
     else
@@ -311,10 +313,11 @@ static lig_status serve(responder *self)
 
 /* Sends the same request once more on a new connection. The server answers one that it has done
  * already; otherwise it asks for everything, which must still be there. */
-static lig_status begin_again(responder *self, int64_t begin_ns)
+static lig_status begin_again(responder *self, int64_t *lost_ns)
 {
     begun_save *save = self->save;
-    LIG_TRY(begin(save, begin_ns));
+    ligi_client_note_loss(save->client, &save->call, lost_ns);
+    LIG_TRY(begin(save, lost_ns));
     if (save->call.started && self->released && self->saving.source->done)
         return lig_fail(LIG_E_PEER,
                         "the connection to %s was lost while '%s' was saved, and some of its "
@@ -333,9 +336,7 @@ static lig_status run(responder *self)
     lig_status status = save->call.started ? serve(self) : LIG_OK;
     while (status != LIG_OK && status != LIG_E_CLOSED && !self->cancelled &&
            save->client->options.retry && ligi_client_call_lost(save->client, &save->call)) {
-        if (lost_ns == 0)
-            lost_ns = ligi_now_ns();
-        LIG_TRY(begin_again(self, lost_ns));
+        LIG_TRY(begin_again(self, &lost_ns));
         status = save->call.started ? serve(self) : LIG_OK;
     }
     return status;

@@ -4,6 +4,7 @@
 #include <ligament/serve.h>
 
 #include <arpa/inet.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -150,10 +151,18 @@ static void test_cut(void **state)
     assert_int_equal(self->connections, 3);
 }
 
+/* A request that loses every connection ends, although the server can be reached at any time. */
+static void test_always_cut(void **state)
+{
+    assert_fails(load(*state, INT_MAX, 1), LIG_E_PEER);
+    assert_non_null(strstr(lig_error_text(), "(tried for 1 s)"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_cut, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_always_cut, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
