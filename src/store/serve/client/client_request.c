@@ -424,22 +424,31 @@ void ligi_client_cancel(ligi_client *client, ligi_client_call *call)
 }
 
 /* A stopped server is not waited for until `liveness_ms` is over when the caller wants to go. */
-static void end_if_silent(ligi_client *client, const ligi_client_call *call)
+static int is_silent(const ligi_client *client, const ligi_client_call *call, int64_t now_ns)
+{
+    return call->cancelled_ns && now_ns - call->cancelled_ns >= SILENT_NS &&
+           ligi_link_heard_ns(client->link) < call->cancelled_ns;
+}
+
+static void end_if_late(ligi_client *client, const ligi_client_call *call)
 {
     ligi_net_lock(client->net);
-    if (call->cancelled_ns && client->state == LIGI_CLIENT_UP && client->session == call->session &&
-        ligi_now_ns() - call->cancelled_ns >= SILENT_NS &&
-        ligi_link_heard_ns(client->link) < call->cancelled_ns)
+    int64_t now = ligi_now_ns();
+    if (client->state != LIGI_CLIENT_UP || client->session != call->session || call->done)
+        ; /* it has ended */
+    else if (is_silent(client, call, now))
         ligi_client_drop(client, "the server did not answer when a request was cancelled");
+    else if (call->deadline_ns && now >= call->deadline_ns)
+        ligi_client_drop(client, "the server did not answer in time");
     ligi_net_unlock(client->net);
 }
 
 /* After a slice of a wait. */
 static void look_at_interrupt(ligi_client *client, ligi_client_call *call)
 {
-    if (call->cancelled_ns)
-        end_if_silent(client, call);
-    else if (is_interrupted(call))
+    if (call->cancelled_ns || call->deadline_ns)
+        end_if_late(client, call);
+    if (call->cancelled_ns == 0 && is_interrupted(call))
         ligi_client_cancel(client, call);
 }
 

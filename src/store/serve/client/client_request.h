@@ -24,6 +24,7 @@ struct ligi_client_call {
     uint64_t into_bytes;             /* of `into` in all: a reply has exactly as many */
     const ligi_interrupt *interrupt; /* NULL: never asked */
     int keeps_messages;              /* NEED and DONE are for this call */
+    int64_t deadline_ns;             /* without a reply by then the connection is ended; 0: never */
 
     /* What came back, after LIG_OK. */
     const uint8_t *reply; /* the body */

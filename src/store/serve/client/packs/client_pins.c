@@ -1,5 +1,6 @@
 #include "store/serve/client/packs/client_pins.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "store/serve/client/client_request.h"
@@ -8,6 +9,7 @@
 #include <string.h>
 
 enum { BATCH = 32 }; /* requests at one time */
+#define ANSWER_NS_MIN INT64_C(1000000000)
 
 /* Ordered by `known`. */
 struct ligi_client_pin {
@@ -99,10 +101,18 @@ static void note_result(ligi_client *client, const renewal *one, ligi_lease now)
         ligi_client_release(client, now);
 }
 
+/* A server that accepts connections and answers nothing must not use up the time to reconnect. */
+static int64_t answer_ns(const ligi_client *client)
+{
+    int64_t liveness = client->options.liveness_ms * INT64_C(1000000);
+    return liveness > ANSWER_NS_MIN ? liveness : ANSWER_NS_MIN;
+}
+
 static lig_status start(ligi_client *client, renewal *one, const ligi_interrupt *interrupt)
 {
     one->call.op = LIGI_SERVED_RESOLVE;
     one->call.interrupt = interrupt;
+    one->call.deadline_ns = ligi_now_ns() + answer_ns(client);
     ligi_served_selector_put(&one->call.body,
                              &(ligi_served_selector){.id = one->model, .flags = LIGI_SERVED_HOLD});
     return ligi_client_start(client, &one->call);
