@@ -131,9 +131,9 @@ LIG_API lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeo
  * tensors; wait_on makes the stream wait for the answer and fill the pull tensors, and returns at once. A request that
  * fails lets the stream continue, and the next push_pull or wait of this mesh returns the failure. A respond_on
  * that fails when a part of it is queued is refused to the worker once the stream has run that part, and the handler
- * cannot be answered again (LIG_E_NOTFOUND). On a stream that is
- * being captured into a CUDA graph, every replay makes the call; a response goes to the oldest request of the same
- * worker that was taken and not answered. A captured push_pull needs its wait in the same graph. */
+ * cannot be answered again (LIG_E_NOTFOUND). On a stream that is being captured into a CUDA graph, every replay makes
+ * the call; a response goes to the oldest request of the same worker that was taken and not answered. A captured
+ * push_pull needs its wait in the same graph; a replay waits until the request of the previous one has ended. */
 LIG_API lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *request, void *stream,
                                          uint64_t *handler);
 LIG_API lig_status lig_mesh_wait_on(lig_mesh *mesh, uint64_t handler, void *stream, int64_t timeout_ns);

@@ -322,6 +322,43 @@ static void test_a_wait_for_a_late_stream(void **unused)
     fake_cuda_free(other.data);
 }
 
+/* Captured calls that fail before anything is in the graph keep nothing: there are 4,096 words, and
+ * each call takes two. */
+static void test_captured_calls_that_fail(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    uint64_t key = 1, handler;
+    void *stream = fake_cuda_stream();
+    lig_mesh_request request = {&on.push, &key, 1, &on.pull, &key, 1};
+    fake_cuda_capture(stream, 1);
+    for (int i = 0; i < 3000; i++) {
+        fake_cuda_fail("cuStreamWaitValue64", 1, OUT_OF_MEMORY);
+        assert_status(lig_mesh_push_pull_on(on.worker, &request, stream, &handler), LIG_E_NOMEM);
+    }
+    for (int i = 0; i < 5; i++)
+        assert_true(exchange(&on));
+    int kept = fake_cuda_live("allocated");
+    assert_ok(lig_mesh_push_pull_on(on.worker, &request, stream, &handler));
+    assert_ok(lig_mesh_wait_on(on.worker, handler, stream, 0));
+    fake_cuda_capture(stream, 0);
+    assert_int_equal(fake_cuda_live("allocated"), kept);
+    fake_cuda_replay(stream);
+    answer_one(&on);
+    fake_cuda_finish(stream);
+    assert_memory_equal(on.pull.data, on.answer.data, BYTES);
+    stream = fake_cuda_stream();
+    fake_cuda_capture(stream, 1);
+    fake_cuda_fail("cuMemcpyAsync", 1, OUT_OF_MEMORY);
+    assert_status(lig_mesh_push_pull_on(on.worker, &request, stream, &handler), LIG_E_NOMEM);
+    fake_cuda_capture(stream, 0);
+    fake_cuda_replay(stream); /* a part is in the graph: what that uses stays */
+    fake_cuda_finish(stream);
+    assert_true(exchange(&on));
+    close_stage(&on);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
 static unsigned lines_of(const char *path)
 {
     FILE *file = fopen(path, "r");
@@ -385,6 +422,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_failures_behind_waits),
         cmocka_unit_test(test_a_wait_for_a_late_stream),
         cmocka_unit_test(test_responses_behind_waits),
+        cmocka_unit_test(test_captured_calls_that_fail),
         cmocka_unit_test(test_a_response_that_is_repeated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

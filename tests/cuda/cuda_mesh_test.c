@@ -392,6 +392,52 @@ static void test_graphs(void **unused)
     end(all);
 }
 
+/* A replay waits until the request of the one before it has ended, also without a captured wait:
+ * none is lost, and none overwrites what a server still reads. */
+static void test_replays_before_the_end(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *ours = fake_cuda_stream(), *later = fake_cuda_stream();
+    lig_tensor push = device_tensor(&count, 0), pull = device_tensor(&count, -1);
+    lig_tensor answer = device_tensor(&count, 0);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    fake_cuda_capture(ours, 1);
+    assert_ok(lig_mesh_push_pull_on(worker, &request, ours, &handler));
+    fake_cuda_capture(ours, 0);
+    fake_cuda_capture(later, 1);
+    assert_ok(lig_mesh_wait_on(worker, handler, later, 0));
+    fake_cuda_capture(later, 0);
+    for (int round = 1; round < 10; round++) {
+        fake_cuda_fill(ours, push.data, round, BYTES);
+        fake_cuda_replay(ours);
+    }
+    for (int round = 1; round < 10; round++) {
+        lig_mesh_arrival arrival = next(server);
+        assert_int_equal(((uint8_t *)arrival.tensors[0].data)[0], round);
+        assert_int_equal(((uint8_t *)arrival.tensors[0].data)[BYTES - 1], round);
+        memset(answer.data, round + 100, BYTES);
+        assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SECOND));
+    }
+    fake_cuda_finish(ours);
+    fake_cuda_replay(later);
+    fake_cuda_finish(later);
+    assert_int_equal(((uint8_t *)pull.data)[0], 109);
+    assert_int_equal(((uint8_t *)pull.data)[BYTES - 1], 109);
+    fake_cuda_replay(ours);
+    fake_cuda_replay(ours);
+    scene_worker(all, 0)->mesh = NULL;
+    lig_mesh_close(worker);
+    fake_cuda_finish(ours); /* it does not stand there for ever */
+    scene_destroy(all);
+    assert_string_equal(fake_cuda_breach(), "");
+}
+
 /* A replay whose server is gone ends, and the next call says why. */
 static void test_a_graph_without_its_server(void **unused)
 {
@@ -434,6 +480,7 @@ int main(void)
         cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_a_graph_without_its_server),
+        cmocka_unit_test(test_replays_before_the_end),
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof transports / sizeof *transports; i++) {

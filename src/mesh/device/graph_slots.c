@@ -34,6 +34,7 @@ void ligi_captured_free_all(ligi_mesh_device *device)
     device->slots = NULL;
     while (slot) {
         ligi_captured_slot *next = slot->next;
+        __atomic_store_n(slot->ack, 1, __ATOMIC_RELEASE); /* a graph under way continues */
         ligi_arena_chunk_drop(slot->chunk);
         slot_free(slot);
         slot = next;
@@ -85,7 +86,7 @@ static lig_status reserve(ligi_captured_slot *slot, size_t count, uint64_t bytes
     LIG_TRY(ligi_mesh_device_word(slot->device, &slot->go));
     LIG_TRY(ligi_mesh_device_word(slot->device, &slot->ack));
     __atomic_store_n(slot->go, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(slot->ack, (uint64_t)slot->responds, __ATOMIC_RELAXED);
+    __atomic_store_n(slot->ack, 1, __ATOMIC_RELAXED);
     return bytes > 0 ? ligi_arena_heap_take(slot->device->memory, bytes, &slot->chunk) : LIG_OK;
 }
 
@@ -97,16 +98,16 @@ static uint64_t chunk_bytes(const ligi_mesh_device *device, const lig_tensor *te
     return bytes;
 }
 
-/* The graph's part: tensors into the chunk, then `go`. */
+/* The graph's part: tensors into the chunk when the call of the last replay has left it, then
+ * `go`. */
 static lig_status capture_go(ligi_captured_slot *slot, const lig_tensor *tensors, size_t count,
                              void *stream)
 {
     int32_t device = slot->device->number;
     uint64_t ack = ligi_mesh_device_address(slot->device, slot->ack);
-    if (slot->responds) { /* the last response must have left the chunk */
-        LIG_TRY(ligi_cuda_await_word(device, stream, ack, 1));
-        LIG_TRY(ligi_cuda_write_word(device, stream, ack, 0));
-    }
+    LIG_TRY(ligi_cuda_await_word(device, stream, ack, 1));
+    slot->in_graph = 1;
+    LIG_TRY(ligi_cuda_write_word(device, stream, ack, 0));
     for (size_t i = 0; i < count; i++) {
         ligi_cuda_move move = {slot->tensors[i].data, tensors[i].data, tensors[i].bytes};
         if (move.to != move.from)
@@ -142,14 +143,30 @@ static lig_status make_slot(ligi_captured_slot *slot, const lig_mesh_request *as
     return capture_go(slot, asked->push, asked->push_count, stream);
 }
 
+/* A capture that failed may be replayed: the words and the chunk of what it holds stay. */
+static void abandon(ligi_captured_slot *slot)
+{
+    ligi_mesh_device *device = slot->device;
+    if (slot->in_graph) {
+        ligi_arena_chunk_abandon(slot->chunk);
+        device->stuck = 1;
+    } else {
+        ligi_arena_chunk_drop(slot->chunk);
+        if (slot->ack) /* the next user waits for more than it holds */
+            __atomic_store_n(slot->ack, 0, __ATOMIC_RELAXED);
+        ligi_mesh_device_word_give(device, slot->go);
+        ligi_mesh_device_word_give(device, slot->ack);
+    }
+    slot_free(slot);
+}
+
 static lig_status add_slot(ligi_mesh_device *device, const lig_mesh_request *asked, void *stream,
                            ligi_captured_slot *slot)
 {
     slot->device = device;
     lig_status status = make_slot(slot, asked, stream);
-    if (status != LIG_OK) { /* the capture is of no use any more, but may be replayed */
-        device->stuck = 1;
-        slot_free(slot);
+    if (status != LIG_OK) {
+        abandon(slot);
         return status;
     }
     slot->handler = GRAPH_BIT | device->slot_count++;
@@ -208,7 +225,6 @@ lig_status ligi_captured_wait(ligi_mesh_device *device, uint64_t handler, void *
                         (unsigned long long)handler);
     uint64_t ack = ligi_mesh_device_address(device, slot->ack);
     LIG_TRY(ligi_cuda_await_word(device->number, stream, ack, 1));
-    LIG_TRY(ligi_cuda_write_word(device->number, stream, ack, 0));
     return ligi_cuda_copy(device->number, stream, slot->pulls, slot->pull_count);
 }
 

@@ -1,7 +1,9 @@
-/* Calls of a mesh that are captured into a CUDA graph. The graph copies tensors into a chunk of the
- * mesh's arena and writes the word `go`; the courier sees it, clears it and makes the call; for a
- * wait, the graph stops until the word `ack` is written, clears it and copies the answer. Constants
- * only, so the graph can be replayed. Each captured call has a slot until the mesh is closed. */
+/* Calls of a mesh that are captured into a CUDA graph. The graph clears the word `ack`, copies
+ * tensors into a chunk of the mesh's arena and writes the word `go`; the courier sees it, clears it
+ * and makes the call, and writes `ack` when the call has ended; a wait stops the graph until then
+ * and copies the answer. A replay before that stops there, too: each slot has one call under way.
+ * Constants only, so the graph can be replayed. Each captured call has a slot until the mesh is
+ * closed. */
 #ifndef LIGI_GRAPH_SLOTS_H
 #define LIGI_GRAPH_SLOTS_H
 
@@ -19,6 +21,7 @@ typedef struct ligi_captured_slot {
     ligi_arena_chunk *chunk; /* NULL: nothing was copied */
     ligi_cuda_move *pulls;   /* out of the chunk */
     size_t pull_count;
+    int in_graph; /* a part of it is captured, and may be replayed */
     int responds; /* it is a response, to this worker */
     uint32_t worker;
 } ligi_captured_slot;
