@@ -107,6 +107,13 @@ static ligi_remote_claim *find_claim(const ligi_remote_volume *volume, uint64_t 
     return claim;
 }
 
+static ligi_remote_lease *find_claimed(const ligi_remote_volume *volume, uint64_t id)
+{
+    const ligi_remote_claim *claim = find_claim(volume, id);
+
+    return claim == NULL ? NULL : claim->lease;
+}
+
 lig_status ligi_remote_claim_begin(ligi_remote_volume *volume, ligi_remote_claim *claim,
                                    uint64_t id)
 {
@@ -152,10 +159,11 @@ lig_status ligi_remote_claim_check(ligi_remote_volume *volume, uint64_t id)
     lig_status status = LIG_OK;
 
     pthread_mutex_lock(&volume->lock);
-    ligi_remote_claim *claim = find_claim(volume, id);
-    ligi_remote_lease *lease = claim == NULL ? NULL : claim->lease;
-    while (lease != NULL && lease->busy)
+    ligi_remote_lease *lease = find_claimed(volume, id);
+    while (lease != NULL && lease->busy) { /* another thread's writer may be closed meanwhile */
         pthread_cond_wait(&volume->changed, &volume->lock);
+        lease = find_claimed(volume, id);
+    }
     if (lease != NULL && ligi_remote_boot_ns() - lease->renewed_ns > volume->windows.ttl_ns &&
         !lease->lost)
         status = renew(volume, lease);

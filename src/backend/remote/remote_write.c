@@ -190,9 +190,9 @@ void ligi_remote_pack_close(void *opaque)
     if (self == NULL)
         return;
     int forked = self->pid != getpid();
-    if (!forked) {
-        ligi_remote_lease_end(self->volume, &self->lease);
+    if (!forked) { /* a thread that finds the lease by its claim may renew it: that is waited for */
         ligi_remote_claim_end(self->volume, &self->claim);
+        ligi_remote_lease_end(self->volume, &self->lease);
     }
     if (self->object != NULL)
         self->volume->ops->object_close(self->object, forked);
