@@ -167,6 +167,60 @@ static void unknown_outcomes_are_settled(void **state)
     ligi_remote_close(self);
 }
 
+static struct {
+    ligi_log_end end;
+    void *bytes;
+    size_t count;
+    int wanted;
+} overdue; /* a commit that is on its way */
+
+static lig_status delay_append(void *self, const ligi_log_end *end, int64_t fresh_ns,
+                               const void *bytes, size_t count)
+{
+    if (!overdue.wanted)
+        return trial_log_append(self, end, fresh_ns, bytes, count);
+    overdue.wanted = 0;
+    overdue.end = *end;
+    overdue.count = count;
+    overdue.bytes = malloc(count);
+    memcpy(overdue.bytes, bytes, count);
+    return lig_fail(LIG_E_IO, "no reply");
+}
+
+/* It arrives after the end of the log was looked at. */
+static lig_status read_then_arrive(void *self, const ligi_log_end *end, int64_t fresh_ns,
+                                   ligi_log_visit visit, void *context)
+{
+    lig_status status = trial_log_read(self, end, fresh_ns, visit, context);
+
+    if (overdue.bytes != NULL)
+        assert_ok(trial_log_append(self, &overdue.end, fresh_ns, overdue.bytes, overdue.count));
+    free(overdue.bytes);
+    overdue.bytes = NULL;
+    return status;
+}
+
+static void a_commit_arrives_while_it_is_settled(void **state)
+{
+    ligi_engine_ops engine = trial_ops;
+    const lig_catalog_op op = {"k", 1, "v", 1};
+    lig_catalog_item item;
+    void *self = NULL, *snapshot;
+    uint64_t version;
+
+    (void)state;
+    engine.log_append = delay_append;
+    engine.log_read = read_then_arrive;
+    assert_ok(ligi_remote_open(&engine, "overdue", &self));
+    version = version_of(self);
+    overdue.wanted = 1;
+    assert_status(commit_ops(ops, self, version, &op, 1), LIG_E_IO);
+    assert_ok(ops->catalog_begin(self, &snapshot, &version));
+    assert_ok(ops->catalog_get(snapshot, "k", 1, &item));
+    ops->catalog_end(snapshot);
+    ligi_remote_close(self);
+}
+
 /* --- checkpoints --- */
 
 static uint64_t newest_checkpoint(const char *place)
@@ -484,6 +538,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lost_replies_lose_nothing),
         cmocka_unit_test(unknown_outcomes_are_settled),
+        cmocka_unit_test(a_commit_arrives_while_it_is_settled),
         cmocka_unit_test(checkpoints_replace_the_log),
         cmocka_unit_test(damaged_commits_are_repaired),
         cmocka_unit_test(replaced_commits_are_repaired),

@@ -191,7 +191,7 @@ lig_status ligi_remote_settle_unknown(ligi_remote_volume *volume)
     }
     lig_status status = ligi_remote_append(volume, base, seen_ns, &edit);
     ligi_remote_state_release(base);
-    return status == LIG_E_BUSY ? LIG_OK : status;
+    return status;
 }
 
 /* --- commit --- */

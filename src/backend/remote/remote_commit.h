@@ -16,7 +16,8 @@ int ligi_remote_turn_mine(ligi_remote_volume *volume);
  * else followed it. */
 lig_status ligi_remote_append(ligi_remote_volume *volume, ligi_remote_state *base, int64_t seen_ns,
                               ligi_remote_edit *edit);
-/* Takes the number of a commit whose outcome is unknown, unless the commit has it. */
+/* Takes the number of a commit whose outcome is unknown. LIG_E_BUSY: the commit, or another, has
+ * it. */
 lig_status ligi_remote_settle_unknown(ligi_remote_volume *volume);
 
 /* The volume's members. */

@@ -294,7 +294,8 @@ static lig_status refresh_now(ligi_remote_volume *volume)
     pthread_mutex_lock(&volume->lock);
     int unsettled = volume->unsettled > volume->state->version;
     pthread_mutex_unlock(&volume->lock);
-    return unsettled ? ligi_remote_settle_unknown(volume) : LIG_OK;
+    lig_status status = unsettled ? ligi_remote_settle_unknown(volume) : LIG_OK;
+    return status == LIG_E_BUSY ? read_log(volume) : status; /* it has arrived since */
 }
 
 lig_status ligi_remote_refresh(ligi_remote_volume *volume)
