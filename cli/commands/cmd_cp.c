@@ -529,7 +529,7 @@ const cli_command cli_cmd_cp = {
         ".npz files hold tensors only. config.json, tokenizer and similar files of a directory "
         "are\n"
         "stored with the model and written by --folder and --shard. Files are written atomically.\n"
-        "-r repeats a copy of a store at the cost of what changed; an interrupted one is resumed.\n"
+        "-r copies only what changed since an earlier copy, and resumes an interrupted one.\n"
         "Formats: .safetensors; through Python: .npz, .pt, .pth, .bin, .ckpt, .keras, .h5 and\n"
         "torch.distributed.checkpoint directories (python -m ligament.convert is the same "
         "command).",

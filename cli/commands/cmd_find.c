@@ -124,8 +124,10 @@ const cli_command cli_cmd_find = {
     .name = "find",
     .usage = "STORE#NAME [options]",
     .summary = "Finds the models that share the most layers with a given model",
-    .details = "A layer is shared if it and all layers before it are equal. Results are ordered by "
-               "shared layers, then bytes, the metric, and creation time (newest first).",
+    .details =
+        "A layer is shared if it and all layers before it are equal. Results are ordered by the\n"
+        "number of shared layers, then by shared bytes, the metric, and creation time (newest "
+        "first).",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

@@ -478,7 +478,7 @@ static const cli_flag flags[] = {
     {"grace", 0, "SECONDS", "seconds between SIGTERM and SIGKILL when the job ends early (5)"},
     {"restarts", 'r', "N", "restart a failed worker or server up to N times (0)"},
     {"hosts", 0, "FILE",
-     "start the processes over ssh, in turn on the hosts listed (HOST [slots=N])"},
+     "start the processes over ssh on the hosts that FILE lists, one per line: HOST [slots=N]"},
     {"port", 0, "N", "port of the rendezvous with --hosts (20000 to 29999)"},
     {"ssh", 0, "PROGRAM", "ssh client for --hosts (ssh)"},
     {"program", 0, "PATH", "this program on the other hosts (the same path)"},

@@ -32,16 +32,18 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"as", 0, "NAME", "restore it under another name, when its own is in use again"},
+    {"as", 0, "NAME", "restore it under another name, for example if its own is in use"},
     {NULL, 0, NULL, NULL},
 };
 
 const cli_command cli_cmd_restore = {
     .name = "restore",
     .usage = "STORE#NAME [options]",
-    .summary = "Brings back a model that was removed",
-    .details = "A server keeps removed models for the time of `ligament serve --undelete`. The one "
-               "that was\nremoved last under the name comes back, without its aliases.",
+    .summary = "Restores a model that was removed",
+    .details =
+        "A server keeps removed models for the time given by `ligament serve --undelete`.\n"
+        "If several models of this name were removed, the last one is restored. Its aliases are\n"
+        "not restored.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

@@ -88,7 +88,7 @@ static int run(cli_call *call)
 
 static const cli_flag flags[] = {
     {"dry-run", 'n', NULL, "only print what would be removed"},
-    {"now", 0, NULL, "free the space at once, also where the server keeps removed models"},
+    {"now", 0, NULL, "free the space at once, even if the server keeps removed models"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -97,8 +97,8 @@ const cli_command cli_cmd_rm = {
     .usage = "STORE#NAME... [options]",
     .summary = "Removes models or aliases",
     .details =
-        "Space that no other model uses is freed. Removing an alias leaves its model. A server "
-        "with\n--undelete keeps removed models for a while: see `ligament restore`.",
+        "Frees space that no other model uses. Removing an alias does not remove its model.\n"
+        "A server with --undelete keeps removed models for some time: see `ligament restore`.",
     .flags = flags,
     .word_min = 1,
     .word_max = SIZE_MAX,

@@ -311,27 +311,27 @@ static int run(cli_call *call)
 
 static const cli_flag flags[] = {
     {"listen", 'l', "HOST:PORT",
-     "where to listen (default: 127.0.0.1:0, a free port); beyond loopback needs --secret-file"},
+     "address to listen on (default: 127.0.0.1:0, a free port); any other than loopback requires "
+     "--secret-file"},
     {"secret-file", 0, "FILE",
-     "the secret that clients need, or lines 'name role key [prefix/*]' with the role read, write "
-     "or admin; SIGHUP reads it again"},
-    {"address-file", 0, "FILE", "write the address there, and remove the file at the end"},
-    {"max-clients", 0, "N", "clients at one time (default: 1024)"},
+     "file with the secret, or with one line 'name role key [prefix/*]' per role (read, write or "
+     "admin); reloaded on SIGHUP"},
+    {"address-file", 0, "FILE", "write the address to this file, and remove it on exit"},
+    {"max-clients", 0, "N", "maximum number of connected clients (default: 1024)"},
     {"max-bytes-in-flight", 0, "BYTES",
-     "of requests and replies at one time (default: 1G); a client gets a sixteenth"},
-    {"rate", 0, "BYTES", "bytes a second that all clients together read (default: no limit)"},
-    {"workers", 0, "N", "threads that answer requests (default: 16)"},
-    {"allow-shutdown", 0, NULL, "let clients with the role admin end the server"},
+     "limit on requests and replies in memory (default: 1G); one client may use a sixteenth"},
+    {"rate", 0, "BYTES", "bytes per second that all clients may read in total (default: no limit)"},
+    {"workers", 0, "N", "number of threads that process requests (default: 16)"},
+    {"allow-shutdown", 0, NULL, "let clients with the role admin stop the server"},
     {"quota", 0, "PREFIX=BYTES",
      "limit the bytes that models below PREFIX/ have written; may be repeated"},
     {"keep", 0, "PREFIX=N",
-     "after a save below PREFIX/, retire all but the newest N models without an alias there; may "
-     "be "
-     "repeated"},
+     "after a save below PREFIX/, retire all but the newest N models there that have no alias; may "
+     "be repeated"},
     {"undelete", 0, "TIME",
      "keep retired models for this long, for `ligament restore`: seconds, or a number with m, h or "
      "d (default: 0)"},
-    {"grace", 0, "SECONDS", "how long running requests may take at the end (default: 30)"},
+    {"grace", 0, "SECONDS", "time that running requests have to finish at shutdown (default: 30)"},
     {"lease-timeout", 0, "SECONDS",
      "disconnect a client that is silent for this long (default: 60)"},
     {NULL, 0, NULL, NULL},
