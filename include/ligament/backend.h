@@ -78,18 +78,18 @@ typedef struct lig_catalog_event {
     size_t bytes;
 } lig_catalog_event;
 
-#define LIG_EDIT_FREES 1u /* it frees space: it may use the space reserved for this on a full disk */
+#define LIG_EDIT_FREES 1u /* the edit frees space: on a full disk it may use space that is reserved for this */
 
 /* One commit. */
 typedef struct lig_catalog_edit {
-    uint64_t version; /* of the catalog that it was made for */
+    uint64_t version; /* the version of the catalog that the edit is based on */
     const lig_catalog_op *ops;
     size_t op_count;
     const lig_catalog_event *events;
     size_t event_count;
     uint32_t flags;
     uint32_t reserved;
-    const uint64_t *packs; /* those that the catalog uses after this commit, among those whose use it changes */
+    const uint64_t *packs; /* of the packs whose use this commit changes, those that the catalog uses after it */
     size_t pack_count;
 } lig_catalog_edit;
 
@@ -97,13 +97,14 @@ typedef struct lig_catalog_edit {
  * 1970, by the committer's clock). `data` is borrowed for the call. */
 typedef int (*lig_catalog_visit)(void *context, uint64_t version, int64_t date_ns, const void *data, size_t bytes);
 
-/* Called for each damage found. `event` (may be NULL) is an event of the damaged commit. All pointers are borrowed. */
+/* Called for each problem that is found. `event` (may be NULL) is an event of the damaged commit. All pointers are
+ * borrowed. */
 typedef lig_status (*lig_catalog_problem)(void *context, const char *text, const void *event, size_t event_bytes);
 
 #define LIG_VOLUME_READ_ONLY 1u  /* nothing may be written through this handle */
 #define LIG_VOLUME_NO_CATALOG 2u /* the catalog cannot be read here: a reader uses the packs' footers */
 #define LIG_VOLUME_NO_HOLD 8u    /* a mapping becomes invalid if another host removes the pack */
-#define LIG_VOLUME_NO_INLINE 4u  /* small saves also become packs, because of such readers */
+#define LIG_VOLUME_NO_INLINE 4u  /* small saves also become packs, for readers that cannot read the catalog */
 
 /* All members are required unless a comment says otherwise. All are **shared**. A pack is immutable once sealed and
  * never appended to. */
@@ -143,9 +144,9 @@ typedef struct lig_volume_ops {
     /* The smallest id that is greater than `after`; LIG_E_NOTFOUND at the end. Start with 0, which is never an id. */
     lig_status (*pack_next)(void *self, uint64_t after, uint64_t *id);
 
-    /* Protects packs from removal until unpin (NULL is valid), `expires_ns` (since 1970) or the end of this
-     * process. Other processes see the pin as soon as the call returns; a crash of the machine ends it. LIG_E_DENIED
-     * for a reader. */
+    /* Protects packs from removal until unpin (NULL is valid), `expires_ns` (since 1970) or the end of this process.
+     * Other processes see the pin as soon as the call returns; a crash of the machine ends it. LIG_E_DENIED for a
+     * read-only handle. */
     lig_status (*pin)(void *self, const uint64_t *packs, size_t count, int64_t expires_ns, void **pin);
     void (*unpin)(void *pin);
 
@@ -193,8 +194,8 @@ typedef struct lig_volume_ops {
 
 /* --- the table of a plugin --- */
 
-/* Takes tensors, and pieces and ranges of its volume, in device memory; otherwise they are staged through host
- * memory. */
+/* The backend accepts tensors, and pieces and ranges of its volume, in device memory. Otherwise they are staged
+ * through host memory. */
 #define LIG_BACKEND_DEVICE 1u
 
 typedef struct lig_backend_option { /* one key of a built-in backend's URI query */
@@ -241,7 +242,7 @@ LIG_API lig_status lig_backend_load(lig_backend *backend, const char *set, const
 LIG_API lig_status lig_backend_list(lig_backend *backend, size_t index, char *set, size_t set_bytes);
 LIG_API lig_status lig_backend_drop(lig_backend *backend, const char *set);
 
-/* Name number `index` of the known backends in order of registration; NULL past the last. */
+/* The name of backend number `index`, in order of registration; NULL past the last. */
 LIG_API const char *lig_backend_name(size_t index);
 
 /* The table of a known backend, NULL if there is none. For `ligament info` and for tests. */

@@ -1,6 +1,6 @@
 /* Ligament: statuses, errors, log and tickets. All other headers include this one.
- * 
- * Words used in every contract of these headers:
+ *
+ * Terms used in all headers:
  *   borrows   the library reads the memory until the call returns, or until its ticket has been waited for
  *   fills     the library writes into the caller's memory
  *   returns   the caller owns the result and frees it with the named function

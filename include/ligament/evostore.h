@@ -27,10 +27,10 @@ extern "C" {
 
 #define LIG_EVOSTORE_API LIG_API
 
-/* Sets the stores, separated by NUL bytes: paths, URIs, or servers as lig_served_uri takes them ("host:port", the path
- * of an address file, "@PATH"). With several, model `id` is in number id % count, and a
- * search covers all of them. Releases everything held of the previous stores, unless they are the same. Returns 0, or
- * 1 on failure. */
+/* Sets the stores, separated by NUL bytes: paths, URIs, or servers as lig_served_uri takes them ("host:port", the
+ * path of an address file, "@PATH"). With several, model `id` is in number id % count, and a search covers all of
+ * them. Releases everything that is held from the previous stores, unless they are the same. Returns 0, or 1 on
+ * failure. */
 LIG_EVOSTORE_API int set_servers(const char *servers, size_t size);
 
 /* The model that shares the longest prefix with the graph of `n` / 2 pairs: fills *id and at most `n` layers, returns
@@ -61,16 +61,16 @@ LIG_EVOSTORE_API bool store_meta(uint64_t id, const uint64_t *edges, int m, cons
  * no such model. */
 LIG_EVOSTORE_API bool update_ref_counter(uint64_t id, int value);
 
-/* Begin and end times of calls: begin, end, begin, end, ... in microseconds of a monotonic clock with an arbitrary
- * origin, by the names get_composition, get_prefix, read_layers, store_layers, store_meta and update_ref_counter,
- * without a name all in this order; the latest 65,536 calls of each. `ts` must have room for
- * get_num_time_stamps[_by_key] numbers. -1 or false for a name that was never called.
+/* When calls began and ended: begin, end, begin, end, ... in microseconds of a monotonic clock with an arbitrary
+ * origin. Names are get_composition, get_prefix, read_layers, store_layers, store_meta and update_ref_counter; a call
+ * without a name covers all of them, in this order. The latest 65,536 calls of each name are kept. `ts` must have room
+ * for get_num_time_stamps[_by_key] numbers. -1 or false for a name that was never called.
  *
- * If all stores are served, they are the servers', for the calls of all processes: what lig_store_time_stamps gives for
- * lookup (get_composition), find (get_prefix), write (store_layers), commit (store_meta) and retire
- * (update_ref_counter), one server after the other; read_layers is measured in this process. -1 also on failure.
- * get_time_stamps[_by_key] copies what the call of get_num_time_stamps[_by_key] before it counted, so one thread at a
- * time should ask. */
+ * If all stores are served, the times are measured by the servers, for the calls of all processes: they are those of
+ * lig_store_time_stamps for lookup (get_composition), find (get_prefix), write (store_layers), commit (store_meta)
+ * and retire (update_ref_counter), one server after the other; read_layers is measured in this process. -1 also on
+ * failure. get_time_stamps[_by_key] copies the times that the preceding get_num_time_stamps[_by_key] counted, so
+ * only one thread at a time should call them. */
 LIG_EVOSTORE_API int get_num_time_stamps(void);
 LIG_EVOSTORE_API int get_time_stamps(uint64_t *ts);
 LIG_EVOSTORE_API void clear_time_stamps(void);
@@ -80,7 +80,6 @@ LIG_EVOSTORE_API bool clear_time_stamps_by_key(const char *name);
 
 /* Fills stored[i] with 1 if tensor lids[i], written by owners[i], has bytes, and with 0 if it was announced without
  * them. `id` is a model that probably has it. Returns the number of tensors with bytes; -1 on failure. */
-
 LIG_EVOSTORE_API int lig_evostore_stored(uint64_t id, const uint64_t *lids, const uint64_t *owners, int n,
                                          unsigned char *stored);
 

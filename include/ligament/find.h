@@ -40,7 +40,7 @@ typedef struct lig_graph {
 typedef struct lig_find_options {
     uint32_t struct_bytes; /* set by LIG_FIND_INIT */
     uint32_t flags;
-    const lig_tag *tags; /* tags; all must be present */
+    const lig_tag *tags; /* all must be present */
     size_t tag_count;
     const char *const *exclude; /* names of models to exclude */
     size_t exclude_count;
@@ -55,7 +55,7 @@ typedef struct lig_matched_tensor {
     size_t stored;    /* index in model->tensors */
 } lig_matched_tensor;
 
-/* A match is a lease: the tensors it names stay until it is released, expires, or its process ends. */
+/* A match is a lease: the tensors it names stay loadable until it is released, expires, or its process ends. */
 typedef struct lig_match {
     const lig_model *model; /* including its tensors */
     size_t layer_count, tensor_count;
@@ -73,8 +73,8 @@ typedef struct lig_match {
 LIG_API lig_status lig_store_find(lig_store *store, const lig_graph *graph, const lig_find_options *options,
                                   lig_match ***matches, size_t *count);
 
-/* The same for a stored model, using the first of the graphs it was saved with; it does not find itself. Layers
- * and names of a match are that model's. LIG_E_INVALID if it has no graph. */
+/* The same for a stored model, using the first of the graphs it was saved with; the model itself is not among the
+ * results. Layers and names of a match are those of `model`. LIG_E_INVALID if it has no graph. */
 LIG_API lig_status lig_store_find_like(lig_store *store, const char *model, const lig_find_options *options,
                                        lig_match ***matches, size_t *count);
 /* The graphs that a model was saved with, to save or search it elsewhere; 0 if it has none. Returns *graphs

@@ -1,13 +1,13 @@
 /* Ligament: the mesh. Workers hold tensors, servers compute on them.
- * 
+ *
  * A worker pushes tensors to every server and names tensors that the servers fill, in one call:
- * 
+ *
  *   worker: lig_mesh_push_pull -> handler ............................ lig_mesh_wait(handler)
  *   server:              lig_mesh_get_batch -> views, handler -> compute -> lig_mesh_respond
- * 
+ *
  * Keys are names of buffers, chosen by the caller; they have no order and are not partitioned over servers. A mesh is
  * **shared**: any thread may call it. In a forked child its calls return LIG_E_CLOSED and close frees memory only.
- * 
+ *
  * Every wait ends: at its timeout, as soon as the connection to a needed peer ends, or when that peer has been silent
  * for `liveness_ns`. LIG_FOREVER waits as long as all needed peers live; a timeout of 0 polls. */
 #ifndef LIGAMENT_MESH_H
@@ -21,13 +21,13 @@ extern "C" {
 
 typedef struct lig_mesh lig_mesh;
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_mesh_role { LIG_MESH_WORKER = 0, LIG_MESH_SERVER = 1, LIG_MESH_SCHEDULER = 2 } lig_mesh_role;
 
 #define LIG_MESH_MEMBERS_MAX 4096u   /* processes of one mesh */
 #define LIG_MESH_TENSORS_MAX 1024u   /* pushed, and pulled from one server, per request */
 #define LIG_MESH_NDIM_MAX 8u         /* dimensions of a tensor that is sent */
-#define LIG_MESH_REQUESTS_MAX 1024u  /* outstanding requests per worker; traces that are kept */
+#define LIG_MESH_REQUESTS_MAX 1024u  /* outstanding requests per worker, and traces that are kept */
 #define LIG_MESH_ANY_RANK UINT32_MAX /* assigned by the rendezvous; a single server is 0 */
 
 /* Flags of the options. A scheduler exists, and it alone runs the rendezvous. */
@@ -35,7 +35,7 @@ typedef enum lig_mesh_role { LIG_MESH_WORKER = 0, LIG_MESH_SERVER = 1, LIG_MESH_
 /* The network between the hosts is trusted: "auto" uses UCX, which does not encrypt, for members on other hosts
  * that set this too, if both have an RDMA device. A secret is still required. */
 #define LIG_MESH_TRUSTED_FABRIC 2u
-#define LIG_MESH_ANY_DEVICE 4u /* with it: accept any device of UCX, even plain TCP */
+#define LIG_MESH_ANY_DEVICE 4u /* with LIG_MESH_TRUSTED_FABRIC: accept any device that UCX supports, even plain TCP */
 
 /* For jobs that can exchange a few bytes themselves (MPI, PMIx) and need no rendezvous: every process calls
  * with its blob; `all` (count * bytes, by member: servers first, then workers) is filled with those of all.
@@ -46,8 +46,8 @@ typedef lig_status (*lig_mesh_exchange_fn)(void *context, const void *mine, size
 typedef struct lig_mesh_options {
     uint32_t role;         /* lig_mesh_role */
     uint32_t rank;         /* within the role, 0 .. count * group_size - 1; or LIG_MESH_ANY_RANK */
-    uint32_t worker_count; /* groups of workers, */
-    uint32_t server_count; /* and of servers */
+    uint32_t worker_count; /* number of groups of workers */
+    uint32_t server_count; /* number of groups of servers */
     /* processes per group; member i of a group of workers talks only to member i of every group of servers */
     uint32_t group_size;
     uint32_t flags;         /* LIG_MESH_HAS_SCHEDULER and others, or 0 */
@@ -58,8 +58,7 @@ typedef struct lig_mesh_options {
     size_t secret_bytes;    /* at least 32 random bytes */
     int64_t timeout_ns;     /* of lig_mesh_open; 0: 60 s */
     int64_t liveness_ns;    /* a peer silent for that long is lost; 0: 10 s */
-    int64_t spin_ns;        /* how long a wait spins before it sleeps; 0: 20 us, LIG_FOREVER: it sleeps at
-                             * once */
+    int64_t spin_ns;        /* how long a wait spins before it sleeps; 0: 20 us; LIG_FOREVER: it sleeps at once */
     uint64_t receive_bytes; /* limit of a server's buffers per worker, registered ones not counted; 0: 4 GiB */
     lig_mesh_exchange_fn exchange; /* or NULL: rendezvous at `address` */
     void *exchange_context;
@@ -82,17 +81,17 @@ typedef struct lig_mesh_options {
  * alone with LIG_MESH_HAS_SCHEDULER. */
 LIG_API lig_status lig_mesh_open(lig_mesh **mesh, const lig_mesh_options *options);
 
-/* Leaves in order: finishes outstanding requests and tells peers that this member has stopped. LIG_E_TIMEOUT if
- * that took longer; the member has left all the same. A scheduler, and the process that runs the rendezvous,
- * serves until all have stopped or are lost. Every other call then returns LIG_E_CLOSED. */
+/* Leaves the mesh: finishes outstanding requests and notifies peers that this member has stopped. LIG_E_TIMEOUT if
+ * that takes longer than `timeout_ns`; the member has left in this case too. A scheduler, and the process that runs
+ * the rendezvous, serves until all have stopped or are lost. Every other call then returns LIG_E_CLOSED. */
 LIG_API lig_status lig_mesh_stop(lig_mesh *mesh, int64_t timeout_ns);
 
-/* The second half of stop, for callers that wait in slices (lig_mesh_settle is the first, lig_mesh_close the
- * last): tells peers that this member has stopped, and serves the others if it runs the rendezvous.
- * LIG_E_TIMEOUT if some are left; may be called again. */
+/* The second half of stop, for callers that wait in short intervals (lig_mesh_settle comes before it, lig_mesh_close
+ * after it): notifies peers that this member has stopped, and serves the others if it runs the rendezvous.
+ * LIG_E_TIMEOUT if some have not left yet; may be called again. */
 LIG_API lig_status lig_mesh_linger(lig_mesh *mesh, int64_t timeout_ns);
 
-/* Frees; leaves without waiting if stop was not called. Calls on other threads must have ended. */
+/* Frees the mesh; if stop was not called, leaves without waiting. Calls on other threads must have ended. */
 LIG_API void lig_mesh_close(lig_mesh *mesh);
 
 /* This member. */
@@ -124,16 +123,17 @@ LIG_API lig_status lig_mesh_push_pull(lig_mesh *mesh, const lig_mesh_request *re
 LIG_API lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns);
 
 /* --- device memory ---
- * Tensors in device memory (LIG_MEMORY_CUDA) are contiguous, and all of a member are on one device. The calls above and
- * below take them as they are: their values must be ready, and lig_mesh_wait returns when pulled ones are complete. The
- * calls with a stream (a CUstream; NULL is the legacy default stream, 1 and 2 as in DLPack) order themselves instead:
- * push_pull_on and respond_on read after what the stream holds now, and what is queued on it later may overwrite the
- * tensors; wait_on makes the stream wait for the answer and fill the pull tensors, and returns at once. A request that
- * fails lets the stream continue, and the next push_pull or wait of this mesh returns the failure. A respond_on
- * that fails when a part of it is queued is refused to the worker once the stream has run that part, and the handler
- * cannot be answered again (LIG_E_NOTFOUND). On a stream that is being captured into a CUDA graph, every replay makes
- * the call; a response goes to the oldest request of the same worker that was taken and not answered. A captured
- * push_pull needs its wait in the same graph; a replay waits until the request of the previous one has ended. */
+ * Tensors in device memory (LIG_MEMORY_CUDA) are contiguous, and all of a member are on one device. The calls above
+ * and below take them as they are: their values must be ready, and lig_mesh_wait returns when pulled ones are
+ * complete. The calls with a stream (a CUstream; NULL is the legacy default stream, 1 and 2 as in DLPack) are
+ * ordered by the stream instead: push_pull_on and respond_on read the tensors after the work that is queued on the
+ * stream now, and work that is queued later may overwrite them; wait_on makes the stream wait for the answer and
+ * fill the pull tensors, and returns at once. If a request fails, the stream continues, and the next push_pull or
+ * wait of this mesh returns the error. If respond_on fails after a part of it was queued, the request is refused
+ * once the stream has run that part, and the handler cannot be answered again (LIG_E_NOTFOUND). On a stream that is
+ * being captured into a CUDA graph, every replay makes the call; a response goes to the oldest request of the same
+ * worker that was taken and not answered. A captured push_pull needs its wait in the same graph; a replay waits
+ * until the request of the previous one has ended. */
 LIG_API lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *request, void *stream,
                                          uint64_t *handler);
 LIG_API lig_status lig_mesh_wait_on(lig_mesh *mesh, uint64_t handler, void *stream, int64_t timeout_ns);
@@ -149,8 +149,8 @@ typedef struct lig_mesh_rows { /* the arguments of lig_mesh_respond_vec */
 
 LIG_API lig_status lig_mesh_respond_vec_on(lig_mesh *mesh, const lig_mesh_rows *rows, void *stream, int64_t timeout_ns);
 
-/* Memory of a device that servers on this host open: tensors in it are not copied by push_pull, and servers write
- * pulled ones there. It stays until lig_mesh_hold_drop, also after lig_mesh_close. */
+/* Allocates device memory that servers on this host can open: tensors in it are not copied by push_pull, and servers
+ * write pulled ones there. It stays until lig_mesh_hold_drop, also after lig_mesh_close. */
 typedef struct lig_mesh_hold lig_mesh_hold;
 LIG_API lig_status lig_mesh_empty_on(lig_mesh *mesh, int32_t device, uint64_t bytes, void **data, lig_mesh_hold **hold);
 
@@ -168,10 +168,10 @@ LIG_API lig_status lig_mesh_get_all_handlers(lig_mesh *mesh, uint64_t handler, u
 
 /* The eight stamps of a request that has ended, in nanoseconds of this host's lig_mesh_nanosecond:
  *   0 push_pull began   1 request posted     2 request arrived   3 taken by get_batch   (2..5 in the server,
- *   4 respond began     5 response posted    6 response arrived  7 wait told            brought to this clock)
+ *   4 respond began     5 response posted    6 response arrived  7 wait notified        converted to this clock)
  * `handler` is any handler of the request (lig_mesh_get_all_handlers): they all have the stamps of their request.
- * With several servers they are those of the last to answer. Between hosts the clocks' offset is estimated from the
- * fastest of many exchanges. */
+ * With several servers they are those of the last response. Between hosts, the offset of the clocks is estimated
+ * from the fastest of many exchanges. */
 #define LIG_MESH_STAMPS 8
 LIG_API lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamps[LIG_MESH_STAMPS]);
 LIG_API uint64_t lig_mesh_nanosecond(void);
@@ -193,7 +193,7 @@ typedef struct lig_mesh_arrival {
     const uint64_t *pull_keys;
 } lig_mesh_arrival;
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_mesh_mode {
     LIG_MESH_ALL = 0, /* one request from every worker, in rank order */
     LIG_MESH_ANY = 1  /* one request from each worker that has one, at least one in all */
@@ -237,7 +237,7 @@ LIG_API lig_status lig_mesh_settle(lig_mesh *mesh, int64_t timeout_ns);
 LIG_API lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tensor *buffer, const uint32_t *workers,
                                                  const uint64_t *keys, size_t count);
 
-/* --- all --- */
+/* --- all members --- */
 
 #define LIG_MESH_WITH_SERVERS 1u
 #define LIG_MESH_WITH_WORKERS 2u
@@ -245,12 +245,12 @@ LIG_API lig_status lig_mesh_register_recv_buffer(lig_mesh *mesh, const lig_tenso
 /* Returns when all members of the named roles, the caller's among them, have called it. */
 LIG_API lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns);
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_mesh_state {
     LIG_MESH_AWAITED = 0, /* has not joined yet */
     LIG_MESH_ALIVE = 1,
     LIG_MESH_LOST = 2,
-    LIG_MESH_STOPPED = 3 /* has left in order */
+    LIG_MESH_STOPPED = 3 /* has left normally */
 } lig_mesh_state;
 
 typedef struct lig_mesh_member {
@@ -266,8 +266,8 @@ typedef struct lig_mesh_member {
 /* Fills up to `room` members and *count, the total: servers by rank, then workers. */
 LIG_API lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count);
 
-/* Memory that other processes of this host can map: tensors in it are not copied there. A registered buffer
- * takes precedence. It stays until lig_mesh_free, also after lig_mesh_close (then with mesh NULL). */
+/* Allocates memory that other processes of this host can map: tensors in it are not copied for them. A registered
+ * buffer takes precedence. It stays until lig_mesh_free, also after lig_mesh_close (then with mesh NULL). */
 LIG_API lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data);
 LIG_API void lig_mesh_free(lig_mesh *mesh, void *data);
 

@@ -1,17 +1,17 @@
 /* Ligament: the parameter manager. Rows of numbers, distributed over processes (nodes), addressed by an integer key.
- * 
+ *
  *   node:   lig_params_open(tables) ......................................... lig_params_shutdown, lig_params_close
  *   worker: lig_params_worker_open -> intent, advance_clock, pull, push, set -> lig_params_worker_finalize, _close
- * 
+ *
  * A worker announces which keys it will access, and when on its own clock (intent); the nodes relocate or replicate
  * those rows before they are needed. Access without intent is correct as well, only slower.
- * 
+ *
  * Guarantees:
  *   - One access of one key is atomic; accesses of several keys are not atomic together.
  *   - Accesses of one key by one worker take effect in program order, even if the worker does not wait for them and
  *     while the row moves. Within a call that is the order of its keys: if a key is set twice, the last value counts.
  *   - Every push takes effect exactly once. Replicas converge to the owner's bytes once pushes stop.
- * 
+ *
  * lig_params is **shared**. A worker belongs to one thread at a time; each node has `worker_count` of them. In a forked
  * child all calls return LIG_E_CLOSED and close frees memory only. Every wait ends: at its timeout, or with LIG_E_PEER
  * as soon as a node is lost; the job then continues from its last save. */
@@ -36,7 +36,7 @@ typedef struct lig_params_worker lig_params_worker;
 #define LIG_PARAMS_SHARED (INT64_C(0))     /* ticket of a pull from a peer's shared memory; it is complete */
 #define LIG_PARAMS_FOREVER_CLOCK INT64_MAX /* an intent that never ends */
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_params_role { LIG_PARAMS_NODE = 0, LIG_PARAMS_SCHEDULER = 1 } lig_params_role;
 typedef enum lig_params_techniques {
     LIG_PARAMS_ALL = 0, /* one interested node: relocate the row; several: replicate it */
@@ -45,7 +45,7 @@ typedef enum lig_params_techniques {
 } lig_params_techniques;
 typedef enum lig_params_optimizer_kind {
     LIG_PARAMS_ADD = 0, /* push adds */
-    LIG_PARAMS_SGD = 1, /* push passes a gradient, here and below */
+    LIG_PARAMS_SGD = 1, /* push passes a gradient, also for the optimizers below */
     LIG_PARAMS_ADAGRAD = 2,
     LIG_PARAMS_ROWWISE_ADAGRAD = 3,
     LIG_PARAMS_ADAM = 4 /* rows are relocated, never replicated: the state is not a sum */
@@ -73,7 +73,7 @@ typedef struct lig_params_init {
 
 typedef struct lig_params_table {
     const char *name;   /* NULL: "values"; names are unique */
-    uint64_t key_count; /* hashed keys: the most that may be in use */
+    uint64_t key_count; /* hashed keys: the maximum number in use */
     uint32_t length;    /* elements per row, 1 .. LIG_PARAMS_LENGTH_MAX; 0: see `lengths` */
     uint32_t reserved;
     const uint32_t *lengths; /* one per key; dense keys only */
@@ -83,9 +83,9 @@ typedef struct lig_params_table {
 
 /* flags */
 #define LIG_PARAMS_HAS_SCHEDULER 1u  /* a scheduler runs the rendezvous; otherwise node 0 does */
-#define LIG_PARAMS_HASHED 2u         /* any keys; without: 0 .. sum of key_count - 1, table after table */
-#define LIG_PARAMS_TRUSTED_FABRIC 4u /* as LIG_MESH_TRUSTED_FABRIC, */
-#define LIG_PARAMS_ANY_DEVICE 8u     /* LIG_MESH_ANY_DEVICE */
+#define LIG_PARAMS_HASHED 2u         /* any keys; without this flag 0 .. sum of key_count - 1, table after table */
+#define LIG_PARAMS_TRUSTED_FABRIC 4u /* like LIG_MESH_TRUSTED_FABRIC */
+#define LIG_PARAMS_ANY_DEVICE 8u     /* like LIG_MESH_ANY_DEVICE */
 
 /* Like lig_mesh_exchange_fn; `all` is by rank. */
 typedef lig_status (*lig_params_exchange_fn)(void *context, const void *mine, size_t bytes, void *all, size_t count);
@@ -131,7 +131,7 @@ LIG_API lig_status lig_params_open(lig_params **params, const lig_params_options
 /* Waits for all nodes, then leaves; the process that runs the rendezvous (scheduler or node 0) serves until all have
  * left. Workers that are not finalized count as finalized. May be called again after LIG_E_TIMEOUT. */
 LIG_API lig_status lig_params_shutdown(lig_params *params, int64_t timeout_ns);
-/* Frees; leaves without waiting if shutdown was not called. All workers must be closed. NULL is valid. */
+/* Frees the node; if shutdown was not called, leaves without waiting. All workers must be closed. NULL is valid. */
 LIG_API void lig_params_close(lig_params *params);
 
 LIG_API uint32_t lig_params_rank(const lig_params *params);
@@ -144,7 +144,7 @@ LIG_API uint32_t lig_params_length(const lig_params *params, int64_t key);
 /* Elements of all rows together, as pull fills and push takes them. Rejects the same keys as they do. */
 LIG_API lig_status lig_params_lengths(const lig_params *params, const int64_t *keys, size_t count, uint64_t *elements);
 
-/* For this node's pushes from now on; table NULL: all tables. */
+/* The learning rate of this node's pushes from now on; table NULL: all tables. */
 LIG_API lig_status lig_params_set_lr(lig_params *params, const char *table, double lr);
 LIG_API lig_status lig_params_get_lr(const lig_params *params, const char *table, double *lr);
 
@@ -179,7 +179,7 @@ LIG_API lig_status lig_params_stats_reset(lig_params *params);
 
 /* --- sampling --- */
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_params_scheme {
     LIG_PARAMS_NAIVE = 0,       /* drawn at prepare, pulled like any key */
     LIG_PARAMS_PRELOC = 1,      /* the same, with an intent */
@@ -203,26 +203,25 @@ typedef struct lig_params_sampling {
     uint64_t seed;
 } lig_params_sampling;
 
-/* Before the first prepare_sample; with the same arguments on all nodes. */
+/* Call it before the first prepare_sample, with the same arguments on all nodes. */
 LIG_API lig_status lig_params_enable_sampling(lig_params *params, const lig_params_sampling *sampling);
 
 /* --- workers --- */
 
 /* `id` 0 .. worker_count - 1, each opened at most once per node. */
 LIG_API lig_status lig_params_worker_open(lig_params_worker **worker, lig_params *params, uint32_t id);
-/* Ends the worker's intents; waits for its tickets, until their effect is visible everywhere
- * (flush), and for all other workers. */
+/* Ends the worker's intents, waits for its tickets, flushes, and waits for all other workers to finalize. */
 LIG_API lig_status lig_params_worker_finalize(lig_params_worker *worker, int64_t timeout_ns);
 LIG_API void lig_params_worker_close(lig_params_worker *worker);
 
 /* Rows are contiguous, in the order of keys; `elements` is the size of `values` and must be the sum of the rows'
  * lengths. Keys may be in any order, repeated, or none. All arguments are checked before any access. Local rows are
- * accessed at once; if all are local, *ticket is LIG_PARAMS_LOCAL. A pull reads rows of other nodes on this host from
- * their memory; if nothing else is left, *ticket is LIG_PARAMS_SHARED. Otherwise `keys` is no longer used after the
- * call, `values` of a pull is borrowed until lig_params_wait has returned its result, and `values` of push and set is
- * copied. A worker may have 1024 tickets and 64 MiB of rows, or one longer row, outstanding; further calls, and the
- * rest of a larger one, block. Rows that are being relocated here because of an intent are waited for, a few
- * milliseconds at most. */
+ * accessed at once; if all are local, *ticket is LIG_PARAMS_LOCAL. A pull reads rows of other nodes on this host
+ * from their memory; if nothing else is left, *ticket is LIG_PARAMS_SHARED. Otherwise `keys` is no longer used after
+ * the call, `values` of a pull is borrowed until lig_params_wait has returned its result, and `values` of push and
+ * set is copied. A worker may have 1024 tickets and 64 MiB of rows, or one longer row, outstanding; further calls,
+ * and the rest of a larger one, block. A call waits, for a few milliseconds at most, for rows that are being
+ * relocated to this node because of an intent. */
 LIG_API lig_status lig_params_pull(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                    uint64_t elements, int64_t *ticket);
 LIG_API lig_status lig_params_push(lig_params_worker *worker, const int64_t *keys, size_t count, const void *values,
@@ -237,10 +236,10 @@ typedef struct lig_params_gradients {
     const void *values;    /* in the rows' type */
     uint64_t elements;     /* of values */
 } lig_params_gradients;
-/* Like push, of the sum of the gradients of each key, added in the order of keys: one step of its optimizer per key. */
+/* Pushes the sum of the gradients of each key, added in the order of keys: the optimizer takes one step per key. */
 LIG_API lig_status lig_params_push_sums(lig_params_worker *worker, const lig_params_gradients *gradients,
                                         int64_t *ticket);
-/* *local is 0 and nothing is filled if some key is not local or leaves meanwhile. Never sends. */
+/* *local is 0 and nothing is filled if some key is not local or is relocated meanwhile. Sends nothing. */
 LIG_API lig_status lig_params_pull_if_local(lig_params_worker *worker, const int64_t *keys, size_t count, void *values,
                                             uint64_t elements, int *local);
 
@@ -273,9 +272,10 @@ LIG_API lig_status lig_params_intent(lig_params_worker *worker, const int64_t *k
 LIG_API int64_t lig_params_advance_clock(lig_params_worker *worker);
 LIG_API int64_t lig_params_current_clock(const lig_params_worker *worker);
 
-/* Prepares a sample of `count` keys for those clocks. pull_sample returns the next `count` of them, keys and rows;
- * several calls may use up one sample. `values` must have room for that many rows, which have one length in the whole
- * range. Without replacement no key occurs twice in one sample. A used-up sample is finished automatically. */
+/* Prepares a sample of `count` keys to be used while start <= clock < end. pull_sample returns the next `count` of
+ * them, keys and rows; several calls may use up one sample. `values` must have room for that many rows, which have
+ * one length in the whole range. Without replacement no key occurs twice in one sample. A used-up sample is finished
+ * automatically. */
 LIG_API lig_status lig_params_prepare_sample(lig_params_worker *worker, uint64_t count, int64_t start, int64_t end,
                                              int64_t *sample);
 LIG_API lig_status lig_params_pull_sample(lig_params_worker *worker, int64_t sample, int64_t *keys, size_t count,

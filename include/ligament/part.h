@@ -1,9 +1,8 @@
-/* Ligament: one model from several processes. Part of store.h. Each process writes its tensors (whole, or boxes
- * of larger ones) as a part: a save with `part` set in its options, by lig_store_save, lig_store_save_start or
- * lig_save_begin, into the same store. A part is durable and invisible. Its description, a few bytes per tensor
- * and MiB, is sent to one process, and lig_store_join creates the model from all parts with one commit. After
- * that, or if the save is abandoned, each process closes its part. Readers of the model see whole tensors and
- * nothing of the parts. */
+/* Ligament: one model from several processes. Part of store.h. Each process writes its tensors (whole, or boxes of
+ * larger ones) as a part: a save with `part` set in its options, by lig_store_save, lig_store_save_start or
+ * lig_save_begin, into the same store. A part is durable and invisible. Its description, a few bytes per tensor and
+ * MiB, is sent to one process, and lig_store_join creates the model from all parts with one commit. After that, or
+ * if the save is abandoned, each process closes its part. Readers of the model see only whole tensors. */
 #ifndef LIGAMENT_PART_H
 #define LIGAMENT_PART_H
 
@@ -13,11 +12,11 @@
 extern "C" {
 #endif
 
-/* Position of a part's tensor in the tensor of that name; both have the same number of dimensions. Several
+/* The position of a part's tensor in the whole tensor of that name; both have the same number of dimensions. Several
  * tensors of one part may have the same name. */
 typedef struct lig_box {
-    const int64_t *shape; /* of the whole; NULL: the tensor is the whole */
-    const int64_t *start; /* start of the box in every dimension; it is as large as the part's tensor */
+    const int64_t *shape; /* of the whole tensor; NULL: this is the whole tensor */
+    const int64_t *start; /* start of the box in every dimension; the box has the size of the part's tensor */
     uint64_t order;       /* order of the model's tensors, ascending; the same for all boxes of one tensor */
 } lig_box;
 

@@ -1,7 +1,7 @@
 /* Ligament: pipeline partitioning and schedule simulation.
  *
- * Pure functions over arrays: no handle, no I/O, no thread. Equal input (the seed included) gives
- * equal output. The steps, each of whose values can be looked at and fed back:
+ * Pure functions over arrays: no handle, no I/O, no thread. Equal input (the seed included) gives equal output. The
+ * result of each step can be inspected and passed back in:
  *
  *   lig_pipe_graph --lig_pipe_partition--> lig_pipe_plan --lig_pipe_fold--> lig_pipe_stages
  *                                                        --lig_pipe_simulate--> lig_pipe_timeline
@@ -10,11 +10,10 @@
  * come from profiles and estimates and are added and scaled; whole numbers are exact up to 2^53. An
  * array that is NULL where a comment allows it means zero for every element.
  *
- * Words: a *stage* is a set of nodes that runs as one piece; no value flows from a stage to a
- * lower-numbered one. A *device* runs one stage or several. The *load* of a stage is the sum of
- * forward and backward over its nodes (with `recompute` forward counts twice), divided by its
- * device's speed. The *bottleneck* is the largest sum of loads on one device. The *cut* counts the
- * bytes of each (value, other stage that uses it) once. */
+ * Terms: a *stage* is a set of nodes that runs as one unit; no value flows from a stage to a lower-numbered one. A
+ * *device* runs one stage or several. The *load* of a stage is the sum of forward and backward over its nodes (with
+ * `recompute` forward counts twice), divided by its device's speed. The *bottleneck* is the largest sum of loads on
+ * one device. The *cut* counts the bytes of each (value, other stage that uses it) once. */
 #ifndef LIGAMENT_PIPE_H
 #define LIGAMENT_PIPE_H
 
@@ -43,7 +42,7 @@ typedef enum lig_pipe_method {
     LIG_PIPE_METHOD_COUNT = 7
 } lig_pipe_method;
 
-/* Pinned. */
+/* The values are fixed. */
 typedef enum lig_pipe_schedule {
     LIG_PIPE_1F1B = 0,
     LIG_PIPE_GPIPE = 1,
@@ -61,11 +60,11 @@ typedef enum lig_pipe_ties {
     LIG_PIPE_TIES_TOGETHER = 1
 } lig_pipe_ties;
 
-/* The static names ("auto", "1f1b", "zb-h1", ...); NULL for an unknown number. */
+/* The names ("auto", "1f1b", "zb-h1", ...), in static storage; NULL for an unknown number. */
 LIG_API const char *lig_pipe_method_name(uint32_t method);
 LIG_API const char *lig_pipe_schedule_name(uint32_t schedule);
 
-/* Fills the number of a name as the two functions above spell it; LIG_E_INVALID lists the names. */
+/* Fills the number that belongs to a name of the two functions above; LIG_E_INVALID lists the names. */
 LIG_API lig_status lig_pipe_method_parse(const char *name, uint32_t *method);
 LIG_API lig_status lig_pipe_schedule_parse(const char *name, uint32_t *schedule);
 
@@ -81,7 +80,7 @@ typedef struct lig_pipe_graph {
     const char *const *name;
     const double *forward_ms;  /* [node_count] each, or NULL */
     const double *backward_ms; /* the whole backward */
-    /* the part of backward_ms that only parameters' gradients need; NULL = half */
+    /* the part of backward_ms that only computes gradients of parameters; NULL = half */
     const double *weight_ms;
     const double *parameter_bytes;  /* without those of `tie_bytes` */
     const double *buffer_bytes;     /* kept, without gradient or optimizer state */
@@ -168,7 +167,7 @@ typedef struct lig_pipe_plan {
      * spread evenly over the devices */
     double lower_bound_ms;
     double cut_bytes;
-    /* bytes sent if a value that jumps stages is relayed by each one between */
+    /* bytes sent if a value that skips stages is relayed by each stage in between */
     double relay_bytes;
     double step_ms; /* simulated, with options->schedule */
     /* lower bound of any plan's step: critical path, or microbatches * lower_bound_ms */
@@ -190,19 +189,19 @@ typedef struct lig_pipe_plan {
 LIG_API lig_status lig_pipe_partition(const lig_pipe_graph *graph, const lig_pipe_options *options,
                                       lig_pipe_plan *plan);
 
-/* Evaluates an existing plan: reads plan->stage, plan->stage_count and plan->stage_device (its pointer NULL:
- * stage s is on device s % device_count), and fills the rest as lig_pipe_partition does. options->stages and
- * method are used only by lig_pipe_device_count. LIG_E_INVALID if a value flows to a lower stage, a stage is
- * empty, or nodes that belong together are separated; LIG_E_LIMIT if memory does not suffice. */
+/* Evaluates an existing plan: reads plan->stage, plan->stage_count and plan->stage_device (its pointer NULL: stage s
+ * is on device s % device_count), and fills the rest as lig_pipe_partition does. options->stages and method are used
+ * only by lig_pipe_device_count. LIG_E_INVALID if a value flows to a lower stage, a stage is empty, or nodes that
+ * belong together are separated; LIG_E_LIMIT if the memory of a device is exceeded. */
 LIG_API lig_status lig_pipe_measure(const lig_pipe_graph *graph, const lig_pipe_options *options, lig_pipe_plan *plan);
 
-/* Fills both bounds of the plan above, without computing one. */
+/* Fills lower_bound_ms and step_bound_ms of a plan, without computing a plan. */
 LIG_API lig_status lig_pipe_bound(const lig_pipe_graph *graph, const lig_pipe_options *options, double *lower_bound_ms,
                                   double *step_bound_ms);
 
 /* --- stages and their timeline --- */
 
-/* A pipeline as seen by a schedule: a chain, because values that jump stages are relayed. The caller sets the
+/* A pipeline as seen by a schedule: a chain, because values that skip stages are relayed. The caller sets the
  * arrays, [stage_count] each; lig_pipe_fold fills them, or the caller does from measurements. */
 typedef struct lig_pipe_stages {
     uint32_t stage_count;
@@ -262,7 +261,7 @@ typedef struct lig_pipe_timeline {
 #define LIG_PIPE_TIMELINE_INIT {0}
 
 /* Simulates one step of `microbatches`. Transfers overlap computation; those of one border and direction are
- * sequential. 1F1B and GPipe on devices with several stages, in any order, run by rule: backward before
+ * sequential. 1F1B and GPipe on devices with several stages, in any order, follow these rules: backward before
  * forward, lower micro-batches first, and for 1F1B at most stage_count - s micro-batches in flight in stage s.
  * LIG_E_UNSUPPORTED if the schedule needs another arrangement of stages on devices, or another number of
  * micro-batches. */

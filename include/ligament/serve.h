@@ -23,7 +23,7 @@ extern "C" {
 typedef struct lig_server lig_server;
 
 /* Flags of a server. */
-#define LIG_SERVER_ALLOW_SHUTDOWN 1u /* clients may end it: lig_store_shutdown_server */
+#define LIG_SERVER_ALLOW_SHUTDOWN 1u /* clients may stop it: lig_store_shutdown_server */
 
 /* A rule for the models whose names begin with `prefix`, which ends with '/' or is "" (all models). */
 typedef struct lig_server_rule {
@@ -32,24 +32,24 @@ typedef struct lig_server_rule {
 } lig_server_rule;
 
 typedef struct lig_server_options {
-    uint32_t struct_bytes;        /* set by LIG_SERVER_INIT */
-    uint32_t flags;               /* LIG_SERVER_ALLOW_SHUTDOWN */
-    const char *listen;           /* "host:port"; port 0: a free one. NULL: "127.0.0.1:0". Beyond loopback only with a
-                               * secret */
+    uint32_t struct_bytes; /* set by LIG_SERVER_INIT */
+    uint32_t flags;        /* LIG_SERVER_ALLOW_SHUTDOWN */
+    /* "host:port"; port 0: a free port; NULL: "127.0.0.1:0". Any address other than loopback requires a secret */
+    const char *listen;
     const char *secret_file;      /* a secret (secret.h), or one line per role (docs/serve.md); NULL: none */
     const char *address_file;     /* the address is written there when the server listens, atomically, and removed at
                                * close; NULL: none */
-    uint32_t max_clients;         /* sessions at one time; 0: 1024 */
-    uint32_t workers;             /* threads that answer requests; 0: 16 */
-    uint64_t max_bytes_in_flight; /* of requests and replies at one time; 0: 1 GiB. A client gets a sixteenth */
-    uint64_t rate;                /* bytes a second that all clients together read; 0: no limit */
-    int64_t lease_ns; /* a client that is silent for so long is dropped, and what it held is released; 0: 60 s */
+    uint32_t max_clients;         /* maximum number of sessions; 0: 1024 */
+    uint32_t workers;             /* threads that process requests; 0: 16 */
+    uint64_t max_bytes_in_flight; /* of requests and replies in memory; 0: 1 GiB. A client may use a sixteenth */
+    uint64_t rate;                /* bytes per second that all clients may read in total; 0: no limit */
+    int64_t lease_ns; /* a client that is silent for this long is dropped, and what it held is released; 0: 60 s */
     const lig_server_rule *quotas; /* bytes that models below a prefix may have written: LIG_E_IO, EDQUOT above it */
     size_t quota_count;
     const lig_server_rule *keeps; /* how many models are kept below a prefix: each save retires the oldest ones above
                                    * it, except those that have an alias, which do not count. Longer prefixes first */
     size_t keep_count;
-    int64_t undelete_ns; /* how long lig_store_restore can bring back a retired model; 0: not at all */
+    int64_t undelete_ns; /* how long lig_store_restore can restore a retired model; 0: not at all */
 } lig_server_options;
 #define LIG_SERVER_INIT {sizeof(lig_server_options), 0, NULL, NULL, NULL, 0, 0, 0, 0, 0, NULL, 0, NULL, 0, 0}
 
@@ -66,11 +66,11 @@ LIG_API lig_status lig_server_wait(lig_server *server, int64_t timeout_ns);
  * nothing changes. */
 LIG_API lig_status lig_server_reload(lig_server *server);
 
-/* Refuses new clients and new requests, waits at most `grace_ns` for those that run, then ends all sessions.
- * LIG_E_TIMEOUT when some had to be interrupted. */
+/* Refuses new clients and new requests, waits at most `grace_ns` for running ones, then ends all sessions.
+ * LIG_E_TIMEOUT if some had to be interrupted. */
 LIG_API lig_status lig_server_stop(lig_server *server, int64_t grace_ns);
 
-/* Stops without grace, unless it was stopped, and frees the server. NULL is valid. */
+/* Stops the server without waiting, unless lig_server_stop has stopped it, and frees it. NULL is valid. */
 LIG_API void lig_server_close(lig_server *server);
 
 typedef struct lig_server_stats {
@@ -87,20 +87,22 @@ LIG_API lig_status lig_server_stat(lig_server *server, lig_server_stats *stats);
 
 #define LIG_SERVED_URI_BYTES 8192
 
-/* The URI of a store that is named as servers are: "host:port", the path of an address file, or "@PATH" for one that
- * need not exist yet; each with or without "?key=value". Any other path or URI, and a path that exists, is copied. */
+/* Fills `uri` with the URI of a served store. `text` names its server: "host:port", the path of an address file, or
+ * "@PATH" for one that need not exist yet; each with or without "?key=value". Any other path or URI is copied
+ * unchanged, and so is "host:port" if a path of that name exists. */
 LIG_API lig_status lig_served_uri(const char *text, char *uri, size_t uri_bytes);
 
-/* Brings back the model that was retired last under this name, if it is still kept (undelete_ns); `as` (may be NULL)
- * is its new name. Its aliases do not come back. LIG_E_NOTFOUND; LIG_E_EXISTS if the name is in use again. */
+/* Restores the model of this name that was retired last, if it is still kept (undelete_ns); `as` (may be NULL) is
+ * its new name. Its aliases are not restored. LIG_E_NOTFOUND; LIG_E_EXISTS if the name is in use again. */
 LIG_API lig_status lig_store_restore(lig_store *store, const char *model, const char *as);
-/* As lig_store_retire, and keeps nothing. If there is no such model, removes the retired ones of that name that are
- * kept. */
+/* Like lig_store_retire, but the model cannot be restored. If there is no such model, removes the retired models of
+ * that name that are still kept. */
 LIG_API lig_status lig_store_retire_now(lig_store *store, const char *model);
 
-/* Asks the server of a served store to stop, as SIGTERM does: it finishes what runs. LIG_E_DENIED unless the server
- * allows it (LIG_SERVER_ALLOW_SHUTDOWN, `ligament serve --allow-shutdown`); LIG_E_UNSUPPORTED for a store that
- * this process opened itself. Is never repeated: a lost connection is LIG_E_PEER, also with `retry`. */
+/* Asks the server of a served store to stop, as SIGTERM does: it finishes running requests. LIG_E_DENIED unless the
+ * server allows it (LIG_SERVER_ALLOW_SHUTDOWN, `ligament serve --allow-shutdown`); LIG_E_UNSUPPORTED for a store
+ * that this process opened itself. The request is never repeated: a lost connection is LIG_E_PEER, even with
+ * `retry`. */
 LIG_API lig_status lig_store_shutdown_server(lig_store *store);
 
 #ifdef __cplusplus

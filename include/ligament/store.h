@@ -48,7 +48,6 @@ typedef struct lig_stored_tensor {
 } lig_stored_tensor;
 
 /* A read-only description, freed by lig_model_destroy. `tensors` is NULL if the call omits them. */
-
 typedef struct lig_model {
     uint64_t id, parent; /* parent 0: none */
     const char *name, *parent_name;
@@ -137,7 +136,6 @@ LIG_API void lig_save_abort(lig_save *save);
 
 /* Reads `count` tensors of `model` into tensors[i].data (fills). Names, dtypes and shapes are checked first; every
  * block's checksum is verified; after LIG_E_IO or LIG_E_CORRUPT the contents are undefined. */
-
 LIG_API lig_status lig_store_load(lig_store *store, const char *model, const lig_tensor *tensors, size_t count);
 
 typedef struct lig_slice { /* elements start, start + step, ... : `count` of them; step is not 0 */
@@ -158,7 +156,6 @@ LIG_API lig_status lig_store_read(lig_store *store, const char *model, const lig
 
 /* Maps a model's tensors without a copy and sets tensors[i].data of the view's model. The view stays valid after
  * retire, compact and lig_store_close. Blocks are verified unless LIG_READ_UNVERIFIED. */
-
 #define LIG_VIEW_PRIVATE 2u /* writable, copy on write; otherwise read-only */
 typedef struct lig_view lig_view;
 LIG_API lig_status lig_store_map(lig_store *store, const char *model, uint32_t flags, lig_view **view);
@@ -182,7 +179,6 @@ typedef struct lig_update {
 LIG_API lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update);
 
 /* Makes `alias` refer to `model`, atomically, also if it referred to another before; model NULL removes the alias. */
-
 LIG_API lig_status lig_store_alias(lig_store *store, const char *alias, const char *model);
 
 /* Alias number `index` in no particular order; LIG_E_NOTFOUND past the last. Returns strings (lig_text_destroy). */
@@ -237,8 +233,11 @@ LIG_API lig_status lig_store_stat(lig_store *store, lig_store_stats *stats);
 /* A human-readable description of how the store does I/O ("io_uring, O_DIRECT"); fills text. */
 LIG_API lig_status lig_store_describe(lig_store *store, char *text, size_t text_bytes);
 
-#define LIG_COPY_NEWER 0x100u /* LIG_E_EXISTS unless it is missing there, older (then replaced) or has other notes */
-/* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: this, LIG_SAVE_REPLACE. */
+/* Copies only a model that is missing in `to`, or older there, or has other metrics, tags or meta there; it is then
+ * replaced. Otherwise LIG_E_EXISTS. */
+#define LIG_COPY_NEWER 0x100u
+/* Copies one model with its metrics, tags and texts; `new_name` NULL keeps the name. flags: LIG_COPY_NEWER,
+ * LIG_SAVE_REPLACE. */
 LIG_API lig_status lig_store_copy(lig_store *from, const char *model, lig_store *to, const char *new_name,
                                   uint32_t flags);
 
@@ -268,7 +267,7 @@ typedef struct lig_difference {
     const lig_stored_tensor *a, *b; /* NULL if the model does not have it */
 } lig_difference;
 
-/* Freed by lig_diff_destroy. The tensors of a in their order, then those that only b has. */
+/* Freed by lig_diff_destroy. Lists the tensors of a in their order, then those that only b has. */
 typedef struct lig_diff {
     const lig_model *a, *b;
     const lig_difference *tensors;
@@ -281,8 +280,9 @@ typedef struct lig_diff {
 LIG_API lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **diff);
 LIG_API void lig_diff_destroy(lig_diff *diff);
 
-/* When operations and their phases began and ended: begin, end, ... in ns of a monotonic clock; the latest 65,536 pairs
- * of each name; of a served store the server's, except load and read. Returns *stamps (lig_time_stamps_destroy). */
+/* When operations and their phases began and ended: begin, end, ... in ns of a monotonic clock; the latest 65,536
+ * pairs of each name. For a served store they are the server's, except load and read. Returns *stamps
+ * (lig_time_stamps_destroy). */
 LIG_API lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **stamps, size_t *count);
 LIG_API void lig_time_stamps_destroy(int64_t *stamps);
 LIG_API lig_status lig_store_clear_time_stamps(lig_store *store, const char *name); /* NULL: all */

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Fixed: the numbers are part of file formats. Elements are little-endian. */
+/* The values are fixed, because they are part of file formats. Elements are little-endian. */
 typedef enum lig_dtype {
     LIG_DTYPE_NONE = 0,
     LIG_BOOL = 1,
@@ -51,7 +51,7 @@ typedef enum lig_memory { LIG_MEMORY_HOST = 0, LIG_MEMORY_CUDA = 1 } lig_memory;
 #define LIG_NDIM_MAX 32
 #define LIG_NAME_BYTES_MAX 4096 /* of a tensor or a model, without the final NUL */
 
-/* Frozen per ABI number (plugin.h). */
+/* The layout is fixed for each ABI number (plugin.h). */
 typedef struct lig_tensor {
     const char *name; /* UTF-8 */
     void *data;       /* NULL only if bytes == 0, or where a call takes only a description */
