@@ -7,7 +7,7 @@
 
 typedef struct set { /* the first of the list is only its head */
     struct set *next;
-    char *name, *blob; /* blob: name, bytes and data of each tensor, one behind the other */
+    char *name, *blob; /* blob: name, bytes and data of each tensor, one after the other */
     size_t bytes;
 } set;
 
@@ -32,7 +32,7 @@ static const char *find_tensor(const set *from, const lig_tensor *tensor, uint64
 
 static lig_status dummy_open(void **self, const char *config)
 {
-    (void)config; /* a path, JSON, anything: it is the plugin's own business */
+    (void)config; /* a path, JSON, anything: the plugin defines its meaning */
     *self = calloc(1, sizeof(set));
     return *self != NULL ? LIG_OK : lig_fail(LIG_E_NOMEM, "dummy: no memory");
 }
@@ -55,7 +55,7 @@ static lig_status dummy_save(void *self, const char *name, const lig_tensor *ten
     }
     if (kept == NULL || kept->name == NULL)
         return lig_fail(LIG_E_NOMEM, "dummy: no memory for set '%s'", name);
-    free(kept->blob); /* the new blob is complete: now it replaces the old one */
+    free(kept->blob); /* the new blob is complete and replaces the old one */
     kept->blob = made.blob;
     kept->bytes = made.bytes;
     return LIG_OK;
@@ -67,11 +67,11 @@ static lig_status dummy_load(void *self, const char *name, const lig_tensor *ten
     uint64_t bytes;
     if (from == NULL)
         return lig_fail(LIG_E_NOTFOUND, "dummy: there is no set '%s'", name);
-    for (size_t i = 0; i < count; i++) { /* all are checked before the first byte moves */
+    for (size_t i = 0; i < count; i++) { /* check all of them before copying the first */
         if (find_tensor(from, &tensors[i], &bytes) == NULL)
             return lig_fail(LIG_E_NOTFOUND, "dummy: no tensor '%s' in '%s'", tensors[i].name, name);
         if (bytes != tensors[i].bytes)
-            return lig_fail(LIG_E_MISMATCH, "dummy: '%s' has another size", tensors[i].name);
+            return lig_fail(LIG_E_MISMATCH, "dummy: '%s' has a different size", tensors[i].name);
     }
     for (size_t i = 0; i < count; i++)
         if (tensors[i].bytes > 0)

@@ -43,7 +43,7 @@ try {
         if (found == from->second.end())
             return lig_fail(LIG_E_NOTFOUND, "dummy_cpp: no tensor '%s' in '%s'", tensors[i].name, name);
         if (found->second.size() != tensors[i].bytes)
-            return lig_fail(LIG_E_MISMATCH, "dummy_cpp: '%s' has another size", tensors[i].name);
+            return lig_fail(LIG_E_MISMATCH, "dummy_cpp: '%s' has a different size", tensors[i].name);
     }
     for (size_t i = 0; i < count; i++)
         if (const auto &data = from->second.at(tensors[i].name); !data.empty())
