@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "net/link/link_send.h"
 #include "net/service.h"
+#include "store/serve/roles/hidden_place.h"
+#include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 
 #include <stdlib.h>
@@ -170,9 +172,14 @@ int64_t ligi_served_send_delayed(lig_server *server, int64_t now_ns)
 
 /* --- replies --- */
 
-static void put_failure(ligi_writer *body)
+static void put_failure(const ligi_served_session *session, ligi_writer *body)
 {
+    char text[LIGI_ERROR_TEXT_BYTES];
     ligi_served_error error = {lig_error_number(), lig_error_text()};
+    if (ligi_served_scope(session)) {
+        ligi_served_place_hide(error.text, session->server->store->uri, text);
+        error.text = text;
+    }
     body->bytes = 0;
     body->status = LIG_OK;
     ligi_served_error_put(body, &error);
@@ -207,7 +214,7 @@ void ligi_served_reply(ligi_served_call *call, lig_status status)
     if (status == LIG_OK && call->body.bytes > LIGI_SERVED_INSIDE_BYTES)
         status = charge_body(call);
     if (status != LIG_OK) {
-        put_failure(&call->body);
+        put_failure(call->session, &call->body);
         ligi_served_buffer_give(&call->server->buffers, call->data, call->data_bytes);
         call->data = NULL;
         call->data_bytes = 0;
@@ -234,7 +241,7 @@ void ligi_served_refuse(ligi_served_session *session, const ligi_served_head *re
                         lig_status status)
 {
     ligi_writer body = {0};
-    put_failure(&body);
+    put_failure(session, &body);
     ligi_served_message message = {.head = {.op = request->op,
                                             .flags = LIGI_SERVED_REPLY,
                                             .status = (uint32_t)status,
