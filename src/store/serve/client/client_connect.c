@@ -38,7 +38,7 @@ static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello
         return lig_fail(LIG_E_DENIED, "a client of a served store accepts no connections");
     LIG_TRY(ligi_served_welcome_get(hello->data, hello->bytes, &welcome));
     client->card_bytes = 0;
-    if (welcome.card_bytes <= sizeof client->card) {
+    if (welcome.card_bytes > 0 && welcome.card_bytes <= sizeof client->card) {
         client->card_bytes = welcome.card_bytes;
         memcpy(client->card, welcome.card, welcome.card_bytes);
     }
