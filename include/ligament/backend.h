@@ -167,15 +167,15 @@ typedef struct lig_volume_ops {
      * host: be prepared to retry the edit. LIG_E_TIMEOUT names the process that holds the lock. */
     lig_status (*catalog_lock)(void *self, int64_t timeout_ns);
     void (*catalog_unlock)(void *self);
-    /* After it returns LIG_OK, new snapshots include every commit made before the call, also those of processes
-     * that were killed during a commit. Nothing is removed based on a snapshot that is older than such a call. May
-     * wait for a commit of another process. */
+    /* After it returns LIG_OK, new snapshots include every commit made before the call, even those of processes that
+     * were killed during a commit. Nothing is removed based on a snapshot that is older than such a call. May wait
+     * for a commit of another process. */
     lig_status (*catalog_settle)(void *self);
 
     /* Visits the events of all commits after version `since`. LIG_E_NOTFOUND, with an error text, if the volume no
      * longer has all of them, or if the catalog never had version `since`. */
     lig_status (*catalog_events)(void *self, uint64_t since, lig_catalog_visit visit, void *context);
-    /* Waits until there is a commit after version `since`, also by another process; LIG_E_TIMEOUT. */
+    /* Waits until there is a commit after version `since`, by this or another process; LIG_E_TIMEOUT. */
     lig_status (*catalog_wait)(void *self, uint64_t since, int64_t timeout_ns);
 
     /* Optional (NULL: nothing to verify). Reads all files of the catalog. `repair`: if anything is damaged, the

@@ -150,7 +150,7 @@ typedef struct lig_mesh_rows { /* the arguments of lig_mesh_respond_vec */
 LIG_API lig_status lig_mesh_respond_vec_on(lig_mesh *mesh, const lig_mesh_rows *rows, void *stream, int64_t timeout_ns);
 
 /* Allocates device memory that servers on this host can open: tensors in it are not copied by push_pull, and servers
- * write pulled ones there. It stays until lig_mesh_hold_drop, also after lig_mesh_close. */
+ * write pulled ones there. It stays until lig_mesh_hold_drop, even after lig_mesh_close. */
 typedef struct lig_mesh_hold lig_mesh_hold;
 LIG_API lig_status lig_mesh_empty_on(lig_mesh *mesh, int32_t device, uint64_t bytes, void **data, lig_mesh_hold **hold);
 
@@ -267,7 +267,7 @@ typedef struct lig_mesh_member {
 LIG_API lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count);
 
 /* Allocates memory that other processes of this host can map: tensors in it are not copied for them. A registered
- * buffer takes precedence. It stays until lig_mesh_free, also after lig_mesh_close (then with mesh NULL). */
+ * buffer takes precedence. It stays until lig_mesh_free, even after lig_mesh_close (then pass NULL as mesh). */
 LIG_API lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data);
 LIG_API void lig_mesh_free(lig_mesh *mesh, void *data);
 

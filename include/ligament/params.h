@@ -256,7 +256,7 @@ typedef struct lig_params_rows {
 } lig_params_rows;
 LIG_API lig_status lig_params_get_rows(lig_params_worker *worker, const lig_params_rows *rows);
 LIG_API lig_status lig_params_set_rows(lig_params_worker *worker, const lig_params_rows *rows);
-/* Elements of state of a key's row; 0 also for an invalid key. */
+/* Elements of state of a key's row; also 0 for an invalid key. */
 LIG_API uint64_t lig_params_state_length(const lig_params *params, int64_t key);
 
 /* LIG_E_TIMEOUT: the access continues. Waiting again for a completed ticket returns LIG_OK. */

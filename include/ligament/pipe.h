@@ -245,8 +245,8 @@ typedef struct lig_pipe_event {
 
 /* The caller sets the pointers and event_capacity. */
 typedef struct lig_pipe_timeline {
-    /* or NULL; device by device, each in execution order: a runtime can take its actions from here, whatever
-     * the stages' devices are */
+    /* or NULL; device by device, each in execution order: a runtime can take its actions from here, regardless of
+     * which devices the stages are on */
     lig_pipe_event *events;
     size_t event_capacity; /* 3 * stage_count * microbatches always suffices */
     /* total; if it exceeds the capacity only the first ones are filled */

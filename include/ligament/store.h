@@ -1,9 +1,9 @@
 /* Ligament: the store, which holds models by name.
  *
- * A model is a named, immutable batch of tensors with metrics, tags and a JSON text. Saves are atomic, also in a
- * crash: saving writes one new immutable pack, then commits once. URIs: "file:///dir" or a plain path, "mem:"
- * (private), "mem:NAME" (shared in the process), "ligament://host:port" (served, serve.h), or the scheme of a plugin
- * that has a volume. Options follow in the query: `mode=r|w|a` (default a) and the backend's (see `ligament info`).
+ * A model is a named, immutable batch of tensors with metrics, tags and a JSON text. Saves are atomic, even in a crash:
+ * saving writes one new immutable pack, then commits once. URIs: "file:///dir" or a plain path, "mem:" (private),
+ * "mem:NAME" (shared in the process), "ligament://host:port" (served, serve.h), or the scheme of a plugin that has a
+ * volume. Options follow in the query: `mode=r|w|a` (default a) and the backend's (see `ligament info`).
  *   mode=r   writes nothing, not even a lock; fails if there is no store
  *   mode=w   creates a new store; LIG_E_EXISTS if one exists
  *   mode=a   creates the store if it does not exist
@@ -178,7 +178,7 @@ typedef struct lig_update {
 
 LIG_API lig_status lig_store_update(lig_store *store, const char *model, const lig_update *update);
 
-/* Makes `alias` refer to `model`, atomically, also if it referred to another before; model NULL removes the alias. */
+/* Makes `alias` refer to `model`, atomically, even if it referred to another before; model NULL removes the alias. */
 LIG_API lig_status lig_store_alias(lig_store *store, const char *alias, const char *model);
 
 /* Alias number `index` in no particular order; LIG_E_NOTFOUND past the last. Returns strings (lig_text_destroy). */

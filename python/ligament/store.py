@@ -443,9 +443,8 @@ class Store:
             self._core.retire(_name_of(model))
 
     def restore(self, name: str, as_: str | None = None) -> Model:
-        """Brings back the model that was retired last under this name, if the server still keeps
-        it (`ligament serve --undelete`); `as_` gives it another name. Its aliases do not come
-        back."""
+        """Restores the model of this name that was retired last, if the server still keeps it
+        (`ligament serve --undelete`); `as_` gives it another name. Its aliases are not restored."""
         self._core.restore(name, as_)
         return self[name if as_ is None else as_]
 
