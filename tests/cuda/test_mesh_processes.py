@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "mesh"))
 from processes import Party, Process
 
 COMMON = """
-import ctypes, sys
+import ctypes, os, signal, sys
 import numpy as np
 import ligament
 from ligament import _core
@@ -51,6 +51,10 @@ def push_pull(member, push, pull, stream=None):
         _core.Batch(["push"], [push]), [1], _core.Batch(["pull"], [pull], True), [1], {}, None,
         stream)
 
+def freeze():
+    print("FROZEN", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
 def end(member):
     member.settle(10_000)
     member.linger(10_000)
@@ -68,6 +72,8 @@ try:
             memory, code, shape = items[0]
             assert memory.device == 0
             array, item = described(memory.address)
+            if array[0] == -1:
+                freeze()
             out, answer = tensor(array * 2)
             member.respond(_core.Batch(["answer"], [answer]), handler, 10_000)
             fake.fake_cuda_free(ctypes.c_void_p(answer[1]))
@@ -76,6 +82,7 @@ except ligament.ClosedError:
     pass
 except ligament.PeerError as error:
     print("LOST", error, flush=True)
+memory = items = array = item = None
 end(member)
 """
 
@@ -130,7 +137,6 @@ def test_a_server_that_is_killed(scene: Scene) -> None:
     worker = scene.start(
         WORKER
         + """
-import os, signal
 pid = int(open(sys.argv[3]).read())
 stream = fake.fake_cuda_stream()
 os.kill(pid, signal.SIGSTOP)
@@ -160,3 +166,72 @@ def test_a_worker_that_is_killed(scene: Scene) -> None:
     assert "KINDS" in worker.line()
     worker.signal(signal.SIGKILL)
     assert "LOST worker 0" in server.end()
+
+
+@pytest.mark.parametrize("scene", ["shm"], indirect=True)
+def test_a_server_that_is_frozen(scene: Scene) -> None:
+    """It has the worker's memory, and writes to it when it continues: the worker uses other."""
+    server = scene.start(SERVER)
+    worker = scene.start(
+        WORKER
+        + """
+stream = fake.fake_cuda_stream()
+push[:] = -1
+number = push_pull(member, item, target)
+later = push_pull(member, item, target)
+member.wait(number, 30_000, stream)  # returns at once
+fake.fake_cuda_finish(stream)  # the stream continues
+for attempt in (number, later):
+    try:
+        member.wait(attempt, 30_000)
+        raise SystemExit("it was answered")
+    except ligament.PeerError as error:
+        assert "silent" in str(error), error
+pull[:] = 7
+print("ENDED", flush=True)
+sys.stdin.readline()
+assert (pull == 7).all()
+member.close()
+assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+"""
+    )
+    assert server.line() == "FROZEN"
+    assert "shm+cuda" in worker.line()
+    assert worker.line() == "ENDED"
+    server.signal(signal.SIGCONT)
+    server.end()
+    worker.say("the server has ended")
+    worker.end()
+
+
+@pytest.mark.parametrize("scene", ["shm"], indirect=True)
+def test_a_worker_that_is_frozen(scene: Scene) -> None:
+    """The server loses it and ends; the worker's waits end when it continues."""
+    server = scene.start(SERVER)
+    worker = scene.start(
+        WORKER
+        + """
+stream = fake.fake_cuda_stream()
+numbers = [push_pull(member, item, target) for _ in range(3)]
+member.wait(numbers[1], 30_000, stream)
+freeze()
+fake.fake_cuda_finish(stream)
+for attempt in numbers:
+    try:
+        member.wait(attempt, 30_000)
+    except ligament.PeerError:  # it was expelled, or the server has left
+        pass
+try:
+    member.wait(push_pull(member, item, target), 30_000)
+    raise SystemExit("it was answered")
+except ligament.PeerError:
+    pass
+member.close()
+print("ENDED", flush=True)
+"""
+    )
+    assert "shm+cuda" in worker.line()
+    assert worker.line() == "FROZEN"
+    assert "LOST worker 0" in server.end()
+    worker.signal(signal.SIGCONT)
+    assert "ENDED" in worker.end()
