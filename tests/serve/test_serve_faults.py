@@ -173,6 +173,44 @@ def test_killed_and_stopped(program, tmp_path):
     assert campaign(Path(program), tmp_path, rounds=3, clients=2) > 10
 
 
+LOCK = """
+import sys, ligament
+from ligament import _core
+store = ligament.Store(sys.argv[1])
+try:
+    lock = _core.Lock(store._core, "run")
+    print("held", flush=True)
+except ligament.BusyError as error:
+    print(error, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_containers_do_not_share_a_lock(program, tmp_path):
+    """Both clients have process id 1 and the same host."""
+    isolate = ["unshare", "--user", "--pid", "--fork", "--kill-child"]
+    try:
+        subprocess.run([*isolate, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no namespaces of process ids here")
+    server = Server(Path(program), tmp_path)
+    said = []
+    with contextlib.ExitStack() as stack:
+        server.start()
+        stack.callback(server.kill)
+        for _ in range(2):
+            client = subprocess.Popen(
+                [*isolate, sys.executable, "-c", LOCK, server.uri],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            stack.callback(client.communicate)
+            said.append(client.stdout.readline())
+    assert said[0] == "held\n"
+    assert "'run' is locked by process 1 on host" in said[1]
+
+
 @pytest.mark.soak
 def test_killed_and_stopped_for_long(program, tmp_path):
     assert campaign(Path(program), tmp_path, rounds=60, clients=8) > 2000

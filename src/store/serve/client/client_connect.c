@@ -17,14 +17,17 @@
 #include <ligament/secret.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CONNECT_NS INT64_C(10000000000)
 #define PAUSE_NS INT64_C(100000000) /* between two attempts */
 #define NS_PER_MS INT64_C(1000000)
+#define FIRST_NAMESPACE UINT64_C(0xEFFFFFFC) /* of process ids: the host's own */
 
 /* --- hooks; the lock is held --- */
 
@@ -180,13 +183,26 @@ static lig_status wait_for(ligi_client *client, int (*is_done)(void *context),
     return status;
 }
 
+/* Processes of two containers can have the same number and, with the network of the host, the same
+ * name of the host: the namespace of the numbers tells them apart. */
+static void name_host(char host[LIGI_SERVED_HOST_BYTES_MAX + 1])
+{
+    struct stat info;
+    (void)gethostname(host, HOST_NAME_MAX);
+    if (stat("/proc/self/ns/pid", &info) != 0 || info.st_ino == FIRST_NAMESPACE)
+        return;
+    size_t at = strlen(host);
+    snprintf(host + at, LIGI_SERVED_HOST_BYTES_MAX + 1 - at, " (pid namespace %llu)",
+             (unsigned long long)info.st_ino);
+}
+
 /* By `address` or, when that is NULL, by the server's card. On success *link is up. */
 static lig_status attempt(ligi_client *client, const char *address, const ligi_interrupt *interrupt,
                           ligi_link **link)
 {
     ligi_writer bytes = {0};
     char host[LIGI_SERVED_HOST_BYTES_MAX + 1] = "";
-    (void)gethostname(host, sizeof host - 1);
+    name_host(host);
     ligi_served_hello hello = {.pid = (uint32_t)getpid(), .host = host};
     memcpy(hello.client, client->id, sizeof hello.client);
     if (address == NULL)
