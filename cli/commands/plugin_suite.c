@@ -55,7 +55,7 @@ lig_status cli_suite_refused(lig_status status, lig_status wanted, const char *w
     return LIG_OK;
 }
 
-lig_status cli_load_equals(cli_suite *suite, const char *set, const cli_sample *wanted)
+static lig_status load_equals(cli_suite *suite, const char *set, const cli_sample *wanted)
 {
     cli_sample got;
     LIG_TRY(cli_sample_twin(&got, wanted, 77));
@@ -66,7 +66,7 @@ lig_status cli_load_equals(cli_suite *suite, const char *set, const cli_sample *
     return status;
 }
 
-lig_status cli_round_trip(cli_suite *suite, const char *set, const cli_sample *sample)
+static lig_status round_trip(cli_suite *suite, const char *set, const cli_sample *sample)
 {
     cli_sample before;
     LIG_TRY(cli_sample_twin(&before, sample, 1));
@@ -77,7 +77,7 @@ lig_status cli_round_trip(cli_suite *suite, const char *set, const cli_sample *s
     if (status == LIG_OK && cli_sample_compare(sample, &before) != LIG_OK)
         status = lig_fail(LIG_E_CORRUPT, "saving modified the tensors passed to it");
     if (status == LIG_OK)
-        status = cli_load_equals(suite, set, sample);
+        status = load_equals(suite, set, sample);
     cli_sample_destroy(&before);
     return status;
 }
@@ -86,7 +86,7 @@ static lig_status trip_specs(cli_suite *suite, const char *set, const cli_spec *
 {
     cli_sample sample;
     LIG_TRY(cli_sample_create(&sample, specs, count, 42));
-    lig_status status = cli_round_trip(suite, set, &sample);
+    lig_status status = round_trip(suite, set, &sample);
     cli_sample_destroy(&sample);
     return status;
 }
@@ -197,7 +197,7 @@ static lig_status check_replace(cli_suite *suite)
     cli_sample sample;
     LIG_TRY(trip_specs(suite, "replaced", plain, PLAIN));
     LIG_TRY(cli_sample_create(&sample, plain, PLAIN, 43));
-    lig_status status = cli_round_trip(suite, "replaced", &sample);
+    lig_status status = round_trip(suite, "replaced", &sample);
     cli_sample_destroy(&sample);
     LIG_TRY(status);
     static const cli_spec other[] = {{"weight", LIG_UINT8, 1, {100000}}};
@@ -215,9 +215,9 @@ static lig_status check_apart(cli_suite *suite)
         if (status == LIG_OK)
             status = cli_suite_save(suite, "apart/2", b.tensors, b.count);
         if (status == LIG_OK)
-            status = cli_load_equals(suite, "apart", &a);
+            status = load_equals(suite, "apart", &a);
         if (status == LIG_OK)
-            status = cli_load_equals(suite, "apart/2", &b);
+            status = load_equals(suite, "apart/2", &b);
         cli_sample_destroy(&b);
     }
     cli_sample_destroy(&a);

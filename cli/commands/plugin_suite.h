@@ -67,9 +67,4 @@ lig_status cli_sample_twin(cli_sample *twin, const cli_sample *sample, uint64_t 
 lig_status cli_sample_compare(const cli_sample *got, const cli_sample *wanted);
 lig_status cli_sample_marks(const cli_sample *sample);
 
-/* Saves the sample as `set`, loads it into a twin, compares, and checks that saving changed
- * nothing. */
-lig_status cli_round_trip(cli_suite *suite, const char *set, const cli_sample *sample);
-lig_status cli_load_equals(cli_suite *suite, const char *set, const cli_sample *wanted);
-
 #endif

@@ -91,7 +91,4 @@ void cli_json_put_bool(cli_json_writer *writer, const char *key, int value);
 /* `json` must be JSON text; it is written verbatim. */
 void cli_json_put_raw(cli_json_writer *writer, const char *key, const char *json);
 
-/* The string with its quotes, to any stream. */
-void cli_json_quote(FILE *file, const char *text);
-
 #endif

@@ -16,7 +16,7 @@ static size_t sequence_bytes(const unsigned char *at)
     return bytes;
 }
 
-void cli_json_quote(FILE *file, const char *text)
+static void quote(FILE *file, const char *text)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     putc('"', file);
@@ -53,7 +53,7 @@ static void begin_item(cli_json_writer *writer, const char *key)
         writer->filled |= bit;
     }
     if (key != NULL) {
-        cli_json_quote(writer->file, key);
+        quote(writer->file, key);
         fputs(": ", writer->file);
     }
 }
@@ -83,7 +83,7 @@ void cli_json_put_text(cli_json_writer *writer, const char *key, const char *tex
     if (text == NULL)
         fputs("null", writer->file);
     else
-        cli_json_quote(writer->file, text);
+        quote(writer->file, text);
 }
 
 void cli_json_put_u64(cli_json_writer *writer, const char *key, uint64_t value)

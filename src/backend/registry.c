@@ -79,7 +79,7 @@ lig_status ligi_backend_register(const char *name, const lig_backend_ops *ops)
     return status;
 }
 
-lig_status ligi_backend_lookup(const char *scheme, const lig_backend_ops **ops)
+static lig_status find_table(const char *scheme, const lig_backend_ops **ops)
 {
     const lig_backend_ops *found = lig_backend_find(scheme);
     if (found != NULL) {
@@ -118,7 +118,7 @@ lig_status ligi_backend_open_raw(const char *scheme, const char *config,
     const lig_backend_ops *found = NULL;
     void *opened = NULL;
 
-    LIG_TRY(ligi_backend_lookup(scheme, &found));
+    LIG_TRY(find_table(scheme, &found));
     ligi_fail_clear();
     if (found->open != NULL)
         LIG_TRY(

@@ -13,10 +13,6 @@ typedef struct ligi_builtin {
 /* builtin.def expanded; ends with a NULL name. */
 extern const ligi_builtin ligi_builtins[];
 
-/* The table of a backend; case does not matter. LIG_E_NOTFOUND with a sentence that names the known
- * ones. */
-lig_status ligi_backend_lookup(const char *scheme, const lig_backend_ops **ops);
-
 /* Opens an instance: what a store does. `config` is what stands behind "scheme:" in a URI, its
  * query included; file and mem know `mode=r|w|a` themselves (default a). Fills *ops and *self;
  * ended by ligi_backend_close_raw.

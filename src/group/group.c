@@ -68,7 +68,7 @@ static int work_inner(ligi_group *group)
     return 1;
 }
 
-void ligi_group_pump(ligi_group *group)
+static void pump(ligi_group *group)
 {
     if (group->pumping || group->coordinator == NULL)
         return;
@@ -111,7 +111,7 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
         status = ligi_member_take(group, arrival->head, arrival->head_bytes);
     else if (group->coordinator != NULL)
         status = ligi_coordinator_take(group, link, arrival->head, arrival->head_bytes);
-    ligi_group_pump(group);
+    pump(group);
     return status;
 }
 
@@ -167,7 +167,7 @@ static void on_lost(void *context, ligi_link *link, lig_status status, const cha
         ligi_coordinator_lost(group, link, status, sentence);
     else
         ligi_link_close(link, NULL);
-    ligi_group_pump(group);
+    pump(group);
 }
 
 static int64_t on_tick(void *context, int64_t now_ns)
@@ -179,7 +179,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
         if (status != LIG_OK)
             ligi_member_end(group, LIGI_CHANGE_ORPHANED, status);
     }
-    ligi_group_pump(group);
+    pump(group);
     return now_ns + ligi_pause_beat_ns(group->liveness_ns) / 2;
 }
 

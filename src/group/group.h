@@ -143,7 +143,5 @@ void ligi_group_inner(ligi_group *group, int to_coordinator, const ligi_writer *
 /* ligi_net_wait, which also polls `patience`. */
 lig_status ligi_group_wait(ligi_group *group, int (*until)(void *), void *context,
                            int64_t timeout_ns);
-/* Handles everything queued. */
-void ligi_group_pump(ligi_group *group);
 
 #endif

@@ -48,30 +48,12 @@ uint64_t ligi_group_id(const ligi_group *group)
     return group->self.id;
 }
 
-int ligi_group_coordinates(const ligi_group *group)
-{
-    return group->coordinator != NULL;
-}
-
-const char *ligi_group_address(const ligi_group *group)
-{
-    return group->address;
-}
-
 int64_t ligi_group_liveness_ns(ligi_group *group)
 {
     ligi_net_lock(group->net);
     int64_t liveness = group->liveness_ns;
     ligi_net_unlock(group->net);
     return liveness;
-}
-
-uint64_t ligi_group_epoch(ligi_group *group)
-{
-    ligi_net_lock(group->net);
-    uint64_t epoch = group->epoch;
-    ligi_net_unlock(group->net);
-    return epoch;
 }
 
 lig_status ligi_group_status(ligi_group *group)

@@ -13,11 +13,7 @@ uint32_t ligi_group_rank(const ligi_group *group);
 uint32_t ligi_group_incarnation(const ligi_group *group);
 /* The same random number in all members of one group: for the hello of data links. */
 uint64_t ligi_group_id(const ligi_group *group);
-int ligi_group_coordinates(const ligi_group *group);
-/* Where the coordinator listens, with the port that the kernel chose. */
-const char *ligi_group_address(const ligi_group *group);
 int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
-uint64_t ligi_group_epoch(ligi_group *group);
 
 /* LIG_OK while the group exists; otherwise the status and error text of what ended it. */
 lig_status ligi_group_status(ligi_group *group);

@@ -57,9 +57,6 @@ int ligi_py_arguments(const ligi_py_call *call, const char *const *names, int ne
  * released when it has ended. */
 lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t left);
 
-/* None, or the exception of a status; LIG_E_TIMEOUT says the whole time that was waited. */
-PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t timeout_ns);
-
 /* Methods that move rows (py_params_rows.c). */
 #define LIGI_PY_FAST PyObject *object, PyObject *const *args, Py_ssize_t count, PyObject *names
 PyObject *ligi_py_worker_pull(LIGI_PY_FAST);

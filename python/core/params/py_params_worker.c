@@ -195,7 +195,8 @@ lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeou
     return status;
 }
 
-PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t timeout_ns)
+/* None, or the exception of a status; LIG_E_TIMEOUT says the whole time that was waited. */
+static PyObject *ended(PyObject *object, lig_status status, int64_t timeout_ns)
 {
     const ligi_py_state *state = state_of(object);
     if (PyErr_Occurred())
@@ -210,7 +211,7 @@ PyObject *ligi_py_worker_ended(PyObject *object, lig_status status, int64_t time
 /* The error text belongs to this thread and is read before anything else is called. */
 static PyObject *leave(PyObject *object, lig_status status, int64_t timeout_ns)
 {
-    PyObject *result = ligi_py_worker_ended(object, status, timeout_ns);
+    PyObject *result = ended(object, status, timeout_ns);
     ligi_py_worker_leave(object);
     return result;
 }

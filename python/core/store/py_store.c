@@ -20,7 +20,7 @@ lig_store *ligi_py_store_enter(ligi_py_store *self)
     return self->store;
 }
 
-void ligi_py_store_leave(ligi_py_store *self)
+static void leave(ligi_py_store *self)
 {
     self->users--;
     if (self->users > 0 || !self->closing || !self->store)
@@ -39,7 +39,7 @@ PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
                            : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    ligi_py_store_leave(self);
+    leave(self);
     PyErr_Restore(type, value, traceback);
     return result;
 }
@@ -87,7 +87,7 @@ static PyObject *store_close(PyObject *object, PyObject *unused)
     (void)unused;
     self->users++;
     self->closing = 1;
-    ligi_py_store_leave(self);
+    leave(self);
     Py_RETURN_NONE;
 }
 

@@ -15,7 +15,6 @@ typedef struct ligi_py_store {
 /* The library's handle, counted as in use until finish; NULL with ClosedError. Closing meanwhile
  * does not wait: the last call to end closes. */
 lig_store *ligi_py_store_enter(ligi_py_store *self);
-void ligi_py_store_leave(ligi_py_store *self);
 /* Leaves: None, or NULL with the exception of `status`. */
 PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status);
 

@@ -59,7 +59,7 @@ int ligi_folder_network(int folder_fd, const char **kind)
     return 0;
 }
 
-void ligi_folder_direct(ligi_file *self)
+static void find_direct(ligi_file *self)
 {
     struct statx info;
     uint32_t kind = file_system_kind(self->folder_fd);
@@ -258,6 +258,6 @@ lig_status ligi_folder_open(ligi_file *self)
         return lig_fail(LIG_E_EXISTS, "a store already exists at %s (mode=a opens it)",
                         self->place);
     LIG_TRY(open_packs(self));
-    ligi_folder_direct(self);
+    find_direct(self);
     return LIG_OK;
 }

@@ -10,8 +10,6 @@ lig_status ligi_folder_check(const ligi_file *self);
 lig_status ligi_folder_sync(int folder_fd, const char *what);
 /* 1 when the file system is shared by machines. `kind` (may be NULL) receives its name. */
 int ligi_folder_network(int folder_fd, const char **kind);
-/* Sets direct, memory_align and offset_align by asking the file system. */
-void ligi_folder_direct(ligi_file *self);
 uint64_t ligi_folder_random_id(void);
 
 #endif

@@ -28,7 +28,8 @@ static const char *read_number(const char *text, uint64_t *value)
     return at;
 }
 
-int ligi_evo_name_read(const char *name, ligi_evo_entry *entry)
+/* 1 and *entry (without its tensor) if the name has that form. */
+static int read_name(const char *name, ligi_evo_entry *entry)
 {
     uint64_t layer, index, owner;
     const char *at = read_number(name, &layer);
@@ -71,7 +72,7 @@ lig_status ligi_evo_composition_of(const lig_model *model, ligi_evo_composition 
                         model->name);
     for (size_t i = 0; i < model->tensor_count; i++) {
         ligi_evo_entry *entry = &made.entries[made.count];
-        if (ligi_evo_name_read(model->tensors[i].tensor.name, entry)) {
+        if (read_name(model->tensors[i].tensor.name, entry)) {
             entry->tensor = i;
             made.count++;
         }

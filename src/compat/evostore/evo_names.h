@@ -22,9 +22,6 @@ typedef struct ligi_evo_composition { /* ascending by lid */
 /* Fills EVO_NAME_BYTES. */
 void ligi_evo_name_write(char *text, uint64_t layer, uint64_t lid, uint64_t owner, int stored);
 
-/* 1 and *entry (without its tensor) when the name has that form. */
-int ligi_evo_name_read(const char *name, ligi_evo_entry *entry);
-
 /* A model's number; 0 when the name is not a number. */
 int ligi_evo_model_read(const char *name, uint64_t *id);
 

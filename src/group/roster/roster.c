@@ -28,7 +28,7 @@ static size_t seat_index(const ligi_roster *roster, ligi_role role, uint32_t ran
     return SIZE_MAX;
 }
 
-ligi_seat *ligi_roster_seat(const ligi_roster *roster, ligi_role role, uint32_t rank)
+static ligi_seat *find_seat(const ligi_roster *roster, ligi_role role, uint32_t rank)
 {
     size_t index = seat_index(roster, role, rank);
     return index == SIZE_MAX ? NULL : &roster->seats[index];
@@ -362,7 +362,7 @@ lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *
         LIG_TRY(wait_in(roster, who, &asked, 0, now_ns));
         return settle(roster);
     }
-    ligi_seat *seat = ligi_roster_seat(roster, asked.role, asked.rank);
+    ligi_seat *seat = find_seat(roster, asked.role, asked.rank);
     if (seat == NULL)
         return refuse_rank(roster, who, &asked);
     if (seat->who != 0)
@@ -377,7 +377,7 @@ static lig_status hand_over(ligi_roster *roster, ligi_seat *seat)
     assert(seat->who == 0);
     for (size_t i = 0; i < roster->pending_count;) {
         ligi_pending one = roster->pending[i];
-        if (one.number == 0 || ligi_roster_seat(roster, one.join.role, one.join.rank) != seat) {
+        if (one.number == 0 || find_seat(roster, one.join.role, one.join.rank) != seat) {
             i++;
             continue;
         }
@@ -448,7 +448,7 @@ lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number
     for (size_t i = 0; seat != NULL && i < roster->pending_count; i++) {
         ligi_pending one = roster->pending[i];
         if (one.number == number && number != 0 &&
-            ligi_roster_seat(roster, one.join.role, one.join.rank) == seat) {
+            find_seat(roster, one.join.role, one.join.rank) == seat) {
             forget(roster, i);
             return refuse_taken(roster, one.who, seat);
         }

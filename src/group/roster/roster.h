@@ -91,8 +91,7 @@ lig_status ligi_roster_answer(ligi_roster *roster, uint64_t who, uint64_t number
 /* The next act, 0 if there is none; it is copied. */
 int ligi_roster_next(ligi_roster *roster, ligi_act *act);
 
-/* NULL for a seat that does not exist, or a peer without a seat. */
-ligi_seat *ligi_roster_seat(const ligi_roster *roster, ligi_role role, uint32_t rank);
+/* NULL for a peer without a seat. */
 ligi_seat *ligi_roster_find(const ligi_roster *roster, uint64_t who);
 /* How many others than `who` are present. */
 size_t ligi_roster_others(const ligi_roster *roster, uint64_t who);

@@ -66,7 +66,7 @@ void ligi_link_free(ligi_link *link)
     free(link);
 }
 
-void ligi_link_drop(ligi_link *link)
+static void drop_wire(ligi_link *link)
 {
     void *wire = link->wire;
     link->wire = NULL;
@@ -163,7 +163,7 @@ static void settle_one(ligi_link *link)
     if (link->plan != NULL && !link->final) {
         snprintf(link->plan->last, sizeof link->plan->last, "%s",
                  link->sentence ? link->sentence : "");
-        ligi_link_drop(link);
+        drop_wire(link);
         link->plan->next++;
         link->state = LIGI_CONNECTING;
         lig_status status = ligi_link_connect_next(link);
@@ -175,7 +175,7 @@ static void settle_one(ligi_link *link)
     free(link->plan);
     link->plan = NULL;
     ligi_link_cancel_all(link, link->status);
-    ligi_link_drop(link);
+    drop_wire(link);
     if (link->closed)
         return;
     if (link->accepted && link->service == LIGI_SERVICE_COUNT) {
@@ -201,7 +201,7 @@ void ligi_net_bury(ligi_net *net)
     while (net->dead != NULL) {
         ligi_link *link = net->dead;
         net->dead = link->next_listed;
-        ligi_link_drop(link);
+        drop_wire(link);
         ligi_link_free(link);
     }
 }

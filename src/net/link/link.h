@@ -40,7 +40,6 @@ void ligi_mapping_drop(ligi_mapping *mapping);
 
 lig_status ligi_link_create(ligi_net *net, ligi_state state, const char *address, ligi_link **link);
 void ligi_link_free(ligi_link *link); /* the wire is closed and the queue empty */
-void ligi_link_drop(ligi_link *link); /* the wire alone */
 /* Failed links: the next attempt, or `lost`. */
 void ligi_net_settle(ligi_net *net);
 void ligi_net_bury(ligi_net *net);

@@ -33,7 +33,7 @@ static lig_status node_make(ligi_net *net, ligi_queued_send **node)
     return LIG_OK;
 }
 
-void ligi_link_send_free(ligi_net *net, ligi_queued_send *node)
+static void node_free(ligi_net *net, ligi_queued_send *node)
 {
     free(node->iov_memory);
     if (net->free_node_count >= FREE_NODES) {
@@ -135,7 +135,7 @@ static void tell(ligi_queued_send *node, lig_status status)
     void *token = node->out.token;
 
     assert(node->notify);
-    ligi_link_send_free(link->net, node);
+    node_free(link->net, node);
     if (served->hooks != NULL)
         served->hooks->sent(served->context, link, token, status);
 }
@@ -171,7 +171,7 @@ void ligi_link_gone(ligi_link *link)
         net->stats.sent_bytes += node->out.prefix.head_bytes + node->out.prefix.payload_bytes;
     }
     if (!node->notify) {
-        ligi_link_send_free(net, node);
+        node_free(net, node);
     } else if (net->in_round) {
         tell(node, LIG_OK);
     } else {
@@ -190,7 +190,7 @@ void ligi_link_cancel_all(ligi_link *link, lig_status status)
         if (node->notify)
             tell(node, status);
         else
-            ligi_link_send_free(link->net, node);
+            node_free(link->net, node);
     }
     assert(link->queued == 0);
 }
@@ -215,7 +215,7 @@ void ligi_net_flush(ligi_net *net)
     }
 }
 
-lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes)
+static lig_status put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes)
 {
     ligi_queued_send *node;
 
@@ -223,7 +223,7 @@ lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head
     node->out.prefix.kind = kind;
     lig_status status = node_head(node, head, bytes);
     if (status != LIG_OK) {
-        ligi_link_send_free(link->net, node);
+        node_free(link->net, node);
         return status;
     }
     /* Nothing may come between the pieces of a message. */
@@ -248,7 +248,7 @@ lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes)
     ligi_hello_encode(&hello, link->service, &writer);
     lig_status status = writer.status;
     if (status == LIG_OK)
-        status = ligi_link_put_first(link, LIGI_KIND_HELLO, writer.data, writer.bytes);
+        status = put_first(link, LIGI_KIND_HELLO, writer.data, writer.bytes);
     ligi_writer_fini(&writer);
     return status;
 }
@@ -259,7 +259,7 @@ void ligi_link_take_back_hello(ligi_link *link)
 
     if (node != NULL && node->out.prefix.kind == LIGI_KIND_HELLO) {
         unlink_first(link);
-        ligi_link_send_free(link->net, node);
+        node_free(link->net, node);
     }
 }
 
@@ -281,7 +281,7 @@ void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text)
         return;
     size_t bytes = ligi_bye_encode(status, text, head);
     ligi_link_cancel_all(link, LIG_E_CLOSED);
-    if (ligi_link_put_first(link, LIGI_KIND_BYE, head, bytes) != LIG_OK)
+    if (put_first(link, LIGI_KIND_BYE, head, bytes) != LIG_OK)
         return;
     link->ops->send(link->wire);
     link->graceful = link->first == NULL;
@@ -326,7 +326,7 @@ static lig_status enqueue(ligi_link *link, const ligi_send *send, uint64_t *numb
     if (status == LIG_OK)
         status = node_payload(node, send->iov, send->count);
     if (status != LIG_OK) {
-        ligi_link_send_free(link->net, node);
+        node_free(link->net, node);
         return status;
     }
     node->out.prefix.kind = LIGI_KIND_DATA;

@@ -19,8 +19,6 @@ lig_status ligi_net_cancel(ligi_link *link, void *token);
 
 /* Ends the queue: `sent` with `status` for borrowed messages. */
 void ligi_link_cancel_all(ligi_link *link, lig_status status);
-/* Puts an internal message (hello, goodbye) at the front of the queue. Copies. */
-lig_status ligi_link_put_first(ligi_link *link, ligi_kind kind, const void *head, size_t bytes);
 lig_status ligi_link_put_hello(ligi_link *link, const void *data, size_t bytes);
 void ligi_link_take_back_hello(ligi_link *link);
 /* 1 when the peer may have read it. */
@@ -29,7 +27,6 @@ int ligi_link_hello_left(const ligi_link *link);
 void ligi_link_say_bye(ligi_link *link, lig_status status, const char *text);
 void ligi_link_flush(ligi_link *link);
 void ligi_net_flush(ligi_net *net);
-void ligi_link_send_free(ligi_net *net, ligi_queued_send *node);
 /* `sent` for what was handed over; of one link, or of all (NULL). */
 void ligi_net_tell_sent(ligi_net *net, const ligi_link *link);
 

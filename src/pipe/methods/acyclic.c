@@ -85,7 +85,8 @@ static lig_status lower(const ligi_search *search, ligi_random *random, ligi_mov
     return LIG_OK;
 }
 
-lig_status ligi_lower_cut(const ligi_search *search, ligi_random *random, uint32_t *stage)
+/* The assignment satisfies goal->cap_ms. */
+static lig_status lower_cut(const ligi_search *search, ligi_random *random, uint32_t *stage)
 {
     ligi_scratch scratch = LIGI_SCRATCH_INIT;
     ligi_moves moves;
@@ -184,7 +185,7 @@ lig_status ligi_settle(const ligi_search *search, ligi_random *random, ligi_foun
         out->found = out->nearest_ms <= enough * (1 + 1e-12);
     else
         search->goal->cap_ms = out->nearest_ms;
-    return out->found ? ligi_lower_cut(search, random, out->stage) : LIG_OK;
+    return out->found ? lower_cut(search, random, out->stage) : LIG_OK;
 }
 
 /* The most balanced intervals. If memory allows none, those without memory limits: moves that leave
@@ -218,7 +219,7 @@ static lig_status search_starts(const ligi_search *search, ligi_random *random, 
         ligi_cap_balance(search);
         LIG_TRY(best_intervals(search, s, out));
         if (out->found)
-            return ligi_lower_cut(search, random, out->stage);
+            return lower_cut(search, random, out->stage);
     }
     LIG_TRY(start_even(search, s, out));
     return out->found ? ligi_settle(search, random, out) : LIG_OK;

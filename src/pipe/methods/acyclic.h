@@ -27,9 +27,6 @@ lig_status ligi_contiguous(const ligi_search *search, ligi_found *out);
 
 lig_status ligi_acyclic(const ligi_search *search, ligi_found *out);
 
-/* Lowers the cut of the assignment in out->stage, which satisfies goal->cap_ms. */
-lig_status ligi_lower_cut(const ligi_search *search, ligi_random *random, uint32_t *stage);
-
 /* Balances any assignment in out->stage (down to the cap of `balance`, or as far as possible, which
  * becomes the cap), then lowers its cut. */
 lig_status ligi_settle(const ligi_search *search, ligi_random *random, ligi_found *out);

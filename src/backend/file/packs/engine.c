@@ -163,7 +163,7 @@ lig_status ligi_write_all(int fd, const void *data, uint64_t bytes, uint64_t off
     return LIG_OK;
 }
 
-lig_status ligi_read_all(int fd, void *data, uint64_t bytes, uint64_t offset)
+static lig_status read_all(int fd, void *data, uint64_t bytes, uint64_t offset)
 {
     uint8_t *to = data;
 
@@ -193,7 +193,7 @@ static lig_status finish_plain(const ligi_io *io, uint64_t done)
     if (io->write)
         return ligi_write_all(io->plain_fd, data, io->bytes - done, io->offset + done);
     return done >= io->need ? LIG_OK
-                            : ligi_read_all(io->plain_fd, data, io->need - done, io->offset + done);
+                            : read_all(io->plain_fd, data, io->need - done, io->offset + done);
 }
 
 /* Does the work of the ring. */

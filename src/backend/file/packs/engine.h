@@ -52,6 +52,5 @@ void ligi_engine_drain(ligi_engine *engine);
 /* Complete transfers without a ring: they continue after EINTR and short counts. A read past the
  * end fails with LIG_E_CORRUPT. */
 lig_status ligi_write_all(int fd, const void *data, uint64_t bytes, uint64_t offset);
-lig_status ligi_read_all(int fd, void *data, uint64_t bytes, uint64_t offset);
 
 #endif
