@@ -22,36 +22,13 @@ void ligi_stamps_fini(ligi_stamps *stamps)
     pthread_mutex_destroy(&stamps->lock);
 }
 
-/* A ring grows to its limit before it turns, so growing never has to straighten it. */
-static int make_room(ligi_stamp_ring *ring)
-{
-    if (ring->count < ring->capacity || ring->capacity == LIGI_STAMPS_MAX)
-        return 1;
-    size_t capacity = ring->capacity ? 2 * ring->capacity : 64;
-    int64_t *pairs = realloc(ring->pairs, capacity * 2 * sizeof *pairs);
-    if (pairs == NULL)
-        return 0;
-    ring->pairs = pairs;
-    ring->capacity = capacity;
-    return 1;
-}
-
 void ligi_stamps_note(ligi_stamps *stamps, enum ligi_stamp what, int64_t begin_ns)
 {
     int64_t end_ns = ligi_now_ns();
     if (stamps->others)
         stamps = stamps->others;
     pthread_mutex_lock(&stamps->lock);
-    ligi_stamp_ring *ring = &stamps->rings[what];
-    if (make_room(ring)) { /* a stamp that finds no memory is lost: the operation counts more */
-        size_t at = (ring->oldest + ring->count) % ring->capacity;
-        ring->pairs[2 * at] = begin_ns;
-        ring->pairs[2 * at + 1] = end_ns;
-        if (ring->count < ring->capacity)
-            ring->count++;
-        else
-            ring->oldest = (ring->oldest + 1) % ring->capacity;
-    }
+    ligi_stamps_ring_add(&stamps->rings[what], begin_ns, end_ns);
     pthread_mutex_unlock(&stamps->lock);
 }
 
@@ -88,13 +65,10 @@ lig_status lig_store_time_stamps(lig_store *store, const char *name, int64_t **o
         return store->remote->time_stamps(store, name, out, count);
     int64_t *stamps = NULL;
     pthread_mutex_lock(&store->stamps.lock);
-    const ligi_stamp_ring *ring = &store->stamps.rings[what];
+    const ligi_stamps_ring *ring = &store->stamps.rings[what];
     lig_status status = ligi_calloc(&stamps, 2 * ring->count + 1, sizeof *stamps, "time stamps");
-    for (size_t i = 0; i < ring->count && status == LIG_OK; i++) {
-        size_t at = (ring->oldest + i) % ring->capacity;
-        memcpy(stamps + 2 * i, ring->pairs + 2 * at, 2 * sizeof *stamps);
-    }
     if (status == LIG_OK) {
+        ligi_stamps_ring_copy(ring, stamps);
         *out = stamps;
         *count = 2 * ring->count;
     }

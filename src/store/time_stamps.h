@@ -3,9 +3,9 @@
 #define LIGI_TIME_STAMPS_H
 
 #include "base/clock.h"
+#include "store/stamps_ring.h"
 
 #include <pthread.h>
-#include <stddef.h>
 
 enum ligi_stamp {
     LIGI_STAMP_FIND,
@@ -20,18 +20,10 @@ enum ligi_stamp {
     LIGI_STAMP_COUNT
 };
 
-#define LIGI_STAMPS_MAX 65536
-
-typedef struct ligi_stamp_ring {
-    int64_t *pairs;
-    size_t capacity; /* in pairs */
-    size_t count, oldest;
-} ligi_stamp_ring;
-
 typedef struct ligi_stamps {
     struct ligi_stamps *others; /* where they are noted instead; NULL: here */
     pthread_mutex_t lock;       /* guards all below */
-    ligi_stamp_ring rings[LIGI_STAMP_COUNT];
+    ligi_stamps_ring rings[LIGI_STAMP_COUNT];
 } ligi_stamps;
 
 void ligi_stamps_init(ligi_stamps *stamps);

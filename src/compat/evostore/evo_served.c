@@ -28,10 +28,21 @@ int ligi_evo_served_all(const ligi_evo_state *state)
 
 /* --- time stamps --- */
 
-static uint64_t *add_room(ligi_evo_state *state, size_t count)
+ligi_evo_call ligi_evo_call_named(const char *name)
+{
+    static const char *const names[EVO_CALLS] = {"get_composition", "get_prefix",
+                                                 "read_layers",     "store_layers",
+                                                 "store_meta",      "update_ref_counter"};
+    int call = 0;
+    while (call < EVO_CALLS && (name == NULL || strcmp(names[call], name) != 0))
+        call++;
+    return (ligi_evo_call)call;
+}
+
+static int64_t *add_room(ligi_evo_state *state, size_t count)
 {
     size_t all = state->taken_count + count;
-    uint64_t *grown = realloc(state->taken, (all + 1) * sizeof *grown);
+    int64_t *grown = realloc(state->taken, (all + 1) * sizeof *grown);
     if (grown == NULL)
         return NULL;
     state->taken = grown;
@@ -49,26 +60,26 @@ static lig_status take_served(ligi_evo_state *state, lig_store *store, const cha
     int64_t *stamps;
     size_t count;
     LIG_TRY(lig_store_time_stamps(store, operation, &stamps, &count));
-    uint64_t *out = add_room(state, count);
-    for (size_t i = 0; out && i < count; i++)
-        out[i] = (uint64_t)stamps[i] / 1000;
+    int64_t *out = add_room(state, count);
+    if (out)
+        memcpy(out, stamps, count * sizeof *out);
     lig_time_stamps_destroy(stamps);
     return out ? LIG_OK : out_of_memory();
 }
 
-static lig_status take_own(ligi_evo_state *state, const ligi_evo_stamps *stamps)
+static lig_status take_own(ligi_evo_state *state, const ligi_stamps_ring *times)
 {
-    uint64_t *out = add_room(state, 2 * stamps->count);
+    int64_t *out = add_room(state, 2 * times->count);
     if (out == NULL)
         return out_of_memory();
-    ligi_evo_stamps_copy(stamps, out);
+    ligi_stamps_ring_copy(times, out);
     return LIG_OK;
 }
 
 static lig_status take(ligi_evo_state *state, ligi_evo_call call, int served)
 {
     if (!served || operations[call] == NULL)
-        return take_own(state, &state->stamps[call]);
+        return take_own(state, &state->times[call]);
     for (size_t i = 0; i < state->store_count; i++)
         LIG_TRY(take_served(state, state->stores[i], operations[call]));
     return LIG_OK;
@@ -101,8 +112,7 @@ lig_status ligi_evo_stamps_clear(ligi_evo_state *state, ligi_evo_call first, lig
     int served;
     LIG_TRY(begin_stamps(state, &served));
     for (int call = (int)first; call < (int)end; call++) {
-        state->stamps[call].count = 0;
-        state->stamps[call].next = 0;
+        state->times[call].count = state->times[call].oldest = 0;
         for (size_t i = 0; served && operations[call] && i < state->store_count; i++)
             LIG_TRY(lig_store_clear_time_stamps(state->stores[i], operations[call]));
     }

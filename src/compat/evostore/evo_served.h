@@ -8,6 +8,8 @@
 /* Whether all stores, open or not, are served. */
 int ligi_evo_served_all(const ligi_evo_state *state);
 
+/* EVO_CALLS for an unknown name. */
+ligi_evo_call ligi_evo_call_named(const char *name);
 /* Takes the time stamps of the functions from `first` to before `end` into state->taken: the
  * servers' when all stores are served, otherwise this process's. */
 lig_status ligi_evo_stamps_take(ligi_evo_state *state, ligi_evo_call first, ligi_evo_call end);

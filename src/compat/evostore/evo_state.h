@@ -4,9 +4,22 @@
 #define LIGI_EVO_STATE_H
 
 #include "evo_names.h"
-#include "evo_stamps.h"
+
+#include "base/clock.h"
+#include "store/stamps_ring.h"
 
 #define EVO_HELD_MAX 64
+
+/* In the order of their names, which is the order of all time stamps. */
+typedef enum ligi_evo_call {
+    EVO_GET_COMPOSITION,
+    EVO_GET_PREFIX,
+    EVO_READ_LAYERS,
+    EVO_STORE_LAYERS,
+    EVO_STORE_META,
+    EVO_UPDATE_REF_COUNTER,
+    EVO_CALLS
+} ligi_evo_call;
 
 /* A model whose composition is known: leased by a match, or one that is in a store now. */
 typedef struct ligi_evo_known {
@@ -36,9 +49,10 @@ typedef struct ligi_evo_state {
     size_t held_count;
     ligi_evo_part *parts; /* the oldest first */
     size_t part_count;
-    ligi_evo_stamps stamps[EVO_CALLS];
+    ligi_stamps_ring times[EVO_CALLS];
+    int called[EVO_CALLS];
     /* What get_num_time_stamps counted, for get_time_stamps: servers' grow meanwhile. */
-    uint64_t *taken; /* NULL: nothing is taken */
+    int64_t *taken; /* NULL: nothing is taken */
     size_t taken_count;
     ligi_evo_call taken_first, taken_end; /* of these functions */
 } ligi_evo_state;

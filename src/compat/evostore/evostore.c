@@ -43,9 +43,10 @@ static bool leave(lig_status status)
     return status == LIG_OK;
 }
 
-static bool leave_call(ligi_evo_call call, uint64_t begin, lig_status status)
+static bool leave_call(ligi_evo_call call, int64_t begin_ns, lig_status status)
 {
-    ligi_evo_stamps_add(&state.stamps[call], begin, ligi_evo_now_us());
+    state.called[call] = 1;
+    ligi_stamps_ring_add(&state.times[call], begin_ns, ligi_now_ns());
     return leave(status);
 }
 
@@ -141,7 +142,7 @@ static lig_status search(const ligi_evo_graph *graph, size_t room, uint64_t *id,
 LIG_API int get_prefix(const uint64_t *edges, int n, uint64_t *id, uint64_t *result)
 {
     int count = 0;
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     ligi_evo_graph graph;
     enter();
     lig_status status = ligi_evo_state_open(&state);
@@ -152,7 +153,7 @@ LIG_API int get_prefix(const uint64_t *edges, int n, uint64_t *id, uint64_t *res
             ligi_evo_graph_fini(&graph);
         }
     }
-    leave_call(EVO_GET_PREFIX, begin, status);
+    leave_call(EVO_GET_PREFIX, begin_ns, status);
     return count;
 }
 
@@ -186,13 +187,13 @@ static lig_status compose(ligi_evo_sources *sources, uint64_t id, const uint64_t
 LIG_API int get_composition(uint64_t id, const uint64_t *lids, uint64_t *owners, int n)
 {
     int count = 0;
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     ligi_evo_sources sources;
     enter();
     ligi_evo_sources_init(&sources, &state);
     lig_status status = compose(&sources, id, lids, owners, n > 0 ? (size_t)n : 0, &count);
     ligi_evo_sources_fini(&sources);
-    leave_call(EVO_GET_COMPOSITION, begin, status);
+    leave_call(EVO_GET_COMPOSITION, begin_ns, status);
     return count;
 }
 
@@ -200,12 +201,12 @@ LIG_API int get_composition(uint64_t id, const uint64_t *lids, uint64_t *owners,
 
 lig_status ligi_evo_save(uint64_t id, const uint64_t *lids, const lig_tensor *tensors, size_t count)
 {
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     enter();
     lig_status status = ligi_evo_state_open(&state);
     if (status == LIG_OK)
         status = ligi_evo_stage(&state, id, lids, tensors, count);
-    leave_call(EVO_STORE_LAYERS, begin, status);
+    leave_call(EVO_STORE_LAYERS, begin_ns, status);
     return status;
 }
 
@@ -228,12 +229,12 @@ static lig_status load(uint64_t hint, const uint64_t *lids, const uint64_t *owne
 lig_status ligi_evo_load(uint64_t hint, const uint64_t *lids, const uint64_t *owners,
                          const lig_tensor *tensors, size_t count)
 {
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     enter();
     lig_status status = ligi_evo_state_open(&state);
     if (status == LIG_OK)
         status = load(hint, lids, owners, tensors, count);
-    leave_call(EVO_READ_LAYERS, begin, status);
+    leave_call(EVO_READ_LAYERS, begin_ns, status);
     return status;
 }
 
@@ -290,9 +291,9 @@ static lig_status read_bytes(uint64_t id, const uint64_t *lids, unsigned char **
 
 LIG_API bool read_layers(uint64_t id, const uint64_t *lids, unsigned char **data, int n)
 {
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     enter();
-    return leave_call(EVO_READ_LAYERS, begin, read_bytes(id, lids, data, n > 0 ? (size_t)n : 0));
+    return leave_call(EVO_READ_LAYERS, begin_ns, read_bytes(id, lids, data, n > 0 ? (size_t)n : 0));
 }
 
 LIG_API int lig_evostore_stored(uint64_t id, const uint64_t *lids, const uint64_t *owners, int n,
@@ -319,14 +320,14 @@ LIG_API bool store_meta(uint64_t id, const uint64_t *edges, int m, const uint64_
                         const uint64_t *owners, const uint64_t *sizes, int n, float val_acc)
 {
     (void)sizes;
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     ligi_evo_description about = {edges,  m > 0 ? (size_t)m : 0, lids,
                                   owners, n > 0 ? (size_t)n : 0, val_acc};
     enter();
     lig_status status = ligi_evo_state_open(&state);
     if (status == LIG_OK)
         status = ligi_evo_publish(&state, id, &about);
-    return leave_call(EVO_STORE_META, begin, status);
+    return leave_call(EVO_STORE_META, begin_ns, status);
 }
 
 static lig_status retire(uint64_t id)
@@ -352,9 +353,9 @@ static lig_status exists(uint64_t id)
 
 LIG_API bool update_ref_counter(uint64_t id, int value)
 {
-    uint64_t begin = ligi_evo_now_us();
+    int64_t begin_ns = ligi_now_ns();
     enter();
-    return leave_call(EVO_UPDATE_REF_COUNTER, begin, value < 0 ? retire(id) : exists(id));
+    return leave_call(EVO_UPDATE_REF_COUNTER, begin_ns, value < 0 ? retire(id) : exists(id));
 }
 
 /* --- time stamps --- */
@@ -367,8 +368,8 @@ static int stamps_of(ligi_evo_call first, ligi_evo_call end, uint64_t *ts)
     if (ts == NULL || !is_taken)
         status = ligi_evo_stamps_take(&state, first, end);
     int count = status == LIG_OK ? (int)state.taken_count : -1;
-    if (ts && count > 0)
-        memcpy(ts, state.taken, state.taken_count * sizeof *ts);
+    for (int i = 0; ts && i < count; i++)
+        ts[i] = (uint64_t)state.taken[i] / 1000;
     if (ts)
         ligi_evo_taken_drop(&state);
     leave(status);
@@ -384,7 +385,7 @@ static int all_stamps(uint64_t *ts)
 /* Of a served store a function may have been called by others. */
 static int is_called(ligi_evo_call call)
 {
-    return call < EVO_CALLS && (state.stamps[call].called || ligi_evo_served_all(&state));
+    return call < EVO_CALLS && (state.called[call] || ligi_evo_served_all(&state));
 }
 
 static int some_stamps(const char *name, uint64_t *ts)
