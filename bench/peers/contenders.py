@@ -15,10 +15,8 @@ ROW = 256  # every tensor is [n, ROW] float32
 
 def sync_path(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    os.fsync(handle)
+    os.close(handle)
 
 
 def sync_tree(path: Path) -> None:

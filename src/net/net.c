@@ -20,7 +20,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-const ligi_host ligi_net_host = {
+static const ligi_host host = {
     .abi = LIGI_TRANSPORT_ABI,
     .size = sizeof(ligi_host),
     .link_accept = ligi_link_accept,
@@ -91,28 +91,14 @@ const void *ligi_net_secret(const ligi_net *net, size_t *bytes)
     return net->secret;
 }
 
-static void free_peers(ligi_net *net)
-{
-    ligi_secret_memory_free(net->peer_memory);
-    free(net->peers);
-    net->peer_memory = NULL;
-    net->peers = NULL;
-    net->peer_count = 0;
-}
-
 static lig_status copy_peers(const ligi_net_peer_secret *secrets, size_t count,
-                             ligi_net_peer_secret **peers, char **memory)
+                             ligi_net_peer_secret **peers)
 {
-    size_t bytes = 1;
+    size_t bytes = count * sizeof **peers;
     for (size_t i = 0; i < count; i++)
         bytes += secrets[i].bytes;
-    LIG_TRY(ligi_calloc(peers, count + 1, sizeof **peers, "secrets"));
-    lig_status status = ligi_secret_memory_alloc(memory, bytes, "secrets");
-    if (status != LIG_OK) {
-        free(*peers);
-        return status;
-    }
-    char *at = *memory;
+    LIG_TRY(ligi_secret_memory_alloc(peers, bytes, "secrets"));
+    char *at = (char *)(*peers + count);
     for (size_t i = 0; i < count; at += secrets[i++].bytes) {
         memcpy(at, secrets[i].secret, secrets[i].bytes);
         (*peers)[i] = (ligi_net_peer_secret){at, secrets[i].bytes, secrets[i].tag};
@@ -124,14 +110,12 @@ static lig_status copy_peers(const ligi_net_peer_secret *secrets, size_t count,
 lig_status ligi_net_accept_secrets(ligi_net *net, const ligi_net_peer_secret *secrets, size_t count)
 {
     ligi_net_peer_secret *peers;
-    char *memory;
     LIG_TRY(ligi_net_mine(net));
-    LIG_TRY(copy_peers(secrets, count, &peers, &memory));
+    LIG_TRY(copy_peers(secrets, count, &peers));
     ligi_net_lock(net);
-    free_peers(net);
+    ligi_secret_memory_free(net->peers);
     net->peers = peers;
     net->peer_count = count;
-    net->peer_memory = memory;
     net->binding++;
     ligi_net_unlock(net);
     return LIG_OK;
@@ -191,7 +175,7 @@ static void free_endpoint(ligi_net *net)
         free(node);
     }
     ligi_secret_memory_free(net->secret);
-    free_peers(net);
+    ligi_secret_memory_free(net->peers);
     free(net->group);
     for (size_t i = 0; i < LIGI_KEYS; i++)
         free(net->contexts[i]);
@@ -305,7 +289,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
         return lig_fail(LIG_E_LIMIT, "too many transports: %d are in use, '%s' would be one more",
                         LIGI_TRANSPORTS_MAX, scheme);
     ligi_transport_slot *made = &net->slots[net->slot_count];
-    LIG_TRY(ops->open(net, &ligi_net_host, &made->self));
+    LIG_TRY(ops->open(net, &host, &made->self));
     made->ops = ops;
     net->slot_count++;
     ligi_net_wake(net); /* a sleeping thread has armed only the earlier ones */

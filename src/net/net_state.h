@@ -97,9 +97,8 @@ struct ligi_net {
     int depth; /* of calls into transports and hooks: links are freed when it is 0 */
     ligi_net_options options;
     void *secret;
-    ligi_net_peer_secret *peers; /* their bytes are in peer_memory, a secret_memory */
+    ligi_net_peer_secret *peers; /* a secret_memory, the bytes of the secrets behind it */
     size_t peer_count;
-    char *peer_memory;
     char *contexts[LIGI_KEYS]; /* NULL: no such key */
     char *group;
     int bound;        /* to a group: ligi_net_bind was called */
@@ -146,7 +145,5 @@ struct ligi_net {
 
     uint8_t *here; /* ligi_fork_mark_here */
 };
-
-extern const ligi_host ligi_net_host;
 
 #endif

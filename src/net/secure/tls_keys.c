@@ -18,6 +18,7 @@
 typedef struct peer_key {
     uint64_t tag;
     char identity[IDENTITY_BYTES + 1];
+    unsigned char key[KEY_BYTES];
 } peer_key;
 
 struct ligi_tls_keys {
@@ -27,8 +28,7 @@ struct ligi_tls_keys {
     unsigned char *key; /* KEY_COUNT x KEY_BYTES in a secret_memory */
     /* Sent unencrypted: hexadecimal, reveal nothing about secret or group. "": no such key. */
     char identities[KEY_COUNT][IDENTITY_BYTES + 1];
-    peer_key *peers;
-    unsigned char *peer_keys; /* peer_count x KEY_BYTES in a secret_memory */
+    peer_key *peers; /* a secret_memory */
     size_t peer_count;
 };
 
@@ -110,9 +110,7 @@ lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct i
 
 static void forget_peers(ligi_tls_keys *keys)
 {
-    ligi_secret_memory_free(keys->peer_keys);
-    free(keys->peers);
-    keys->peer_keys = NULL;
+    ligi_secret_memory_free(keys->peers);
     keys->peers = NULL;
     keys->peer_count = 0;
 }
@@ -123,13 +121,13 @@ lig_status ligi_tls_keys_set_peers(ligi_tls_keys *keys, const ligi_net_peer_secr
     forget_peers(keys);
     if (count == 0 || group == NULL)
         return LIG_OK;
-    LIG_TRY(ligi_calloc(&keys->peers, count, sizeof *keys->peers, "keys"));
-    lig_status status = ligi_secret_memory_alloc(&keys->peer_keys, count * KEY_BYTES, "keys");
+    LIG_TRY(ligi_secret_memory_alloc(&keys->peers, count * sizeof *keys->peers, "keys"));
+    lig_status status = LIG_OK;
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         const struct iovec secret = {(void *)secrets[i].secret, secrets[i].bytes};
         keys->peers[i].tag = secrets[i].tag;
-        status = make_key(keys->openssl, &secret, group, keys->peer_keys + i * KEY_BYTES,
-                          keys->peers[i].identity);
+        status =
+            make_key(keys->openssl, &secret, group, keys->peers[i].key, keys->peers[i].identity);
     }
     if (status == LIG_OK)
         keys->peer_count = count;
@@ -202,7 +200,7 @@ static void find_peer_key(SSL *ssl, ligi_tls_party *party, const unsigned char *
         if (keys->openssl->CRYPTO_memcmp(identity, keys->peers[i].identity, IDENTITY_BYTES) == 0) {
             party->which = LIGI_KEY_MEET;
             party->tag = keys->peers[i].tag;
-            *session = make_session(keys, keys->peer_keys + i * KEY_BYTES, ssl);
+            *session = make_session(keys, keys->peers[i].key, ssl);
             return;
         }
 }
