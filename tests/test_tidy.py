@@ -156,6 +156,10 @@ BAD = {
         {"src/mesh/README.md": "", "src/mesh/trace/a.h": ""},
         "src/mesh/README.md:1: does not name trace/",
     ),
+    "shared for nobody": (
+        {"src/base/a.h": "int ligi_f(int a);\n", "src/base/a.c": call("ligi_f")},
+        "src/base/a.c:1: ligi_f is used in no other file: make it static",
+    ),
     "long readme": ({"src/mesh/README.md": "x\n" * 26}, "26 lines, 25 is the wall of a room"),
     "inside from example": ({"examples/c/a.c": '#include "base/b.h"\n'}, "only <ligament/...>"),
 }
@@ -172,7 +176,9 @@ GOOD = {
     "src/base/a.c": '#include "base/b.h"\n/* getenv("X") is TO-DO in cli */\n'
     + 'static const char *text = "exit(1)";\n'
     + lines(70),
-    "src/base/b.h": "struct s { int (*exit)(int); };\n",
+    "src/base/b.h": "struct s { int (*exit)(int); };\nvoid ligi_g(void);\n"
+    + "#define G() ligi_g()\n",
+    "src/base/b.c": "void ligi_g(void)\n{\n}\n",
     "src/backend/mem/m.c": '#include "backend/b2.h"\n#include "tensor/t.h"\n',
     "src/backend/b2.h": "",
     "src/tensor/t.h": "int ligi_f(int a, int b, int c, int d, int e, int f);\n",
@@ -182,7 +188,7 @@ GOOD = {
     "cli/c.c": '#include <ligament/ligament.h>\n#include "c.h"\n' + call("getenv"),
     "cli/c.h": "",
     "src/README.md": "- `builtin.c`; `base/`, `backend/`, `tensor/`, `store/`\n",
-    "src/base/README.md": "- `a.c`, `b.h`\n\nMay include: `c.h`\n",
+    "src/base/README.md": "- `a.c`, `b.h`, `b.c`\n\nMay include: `c.h`\n",
     "src/backend/README.md": "- `b2.h`; `mem/`\n",
     "src/backend/mem/README.md": "- `m.c`, `x.h`\n",
     "src/tensor/README.md": "- `t.h`\n",

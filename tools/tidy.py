@@ -544,6 +544,7 @@ def check(root: Path, build: Path | None, fast: bool = False) -> Tree:
     rooms.check_python_order(tree)
     rooms.check_pure(tree, is_test, includes)
     rooms.check_functions_home(tree, is_test, declarators)
+    rooms.check_shared(tree, is_test, declarators, blank)
     rooms.check_tags(tree, is_test, blank)
     rooms.check_phrases(tree, is_test)
     rooms.check_readmes(tree)

@@ -115,6 +115,20 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 
+# Functions of one file that still have a prototype in a header.
+NOT_YET_STATIC = {
+    "ligi_address_file_read",
+    "ligi_captured_visit",
+    "ligi_clog_folder_forked",
+    "ligi_file_catalog_enter_alone",
+    "ligi_file_catalog_leave_alone",
+    "ligi_params_snapshot_decided",
+    "ligi_params_snapshot_reported",
+    "ligi_sample_pool_fill",
+    "ligi_sample_pool_next",
+    "ligi_served_role_sees",
+}
+
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
 DATA = ("tests/golden", "tests/corpus")
 
@@ -230,6 +244,24 @@ def check_functions_home(tree: Tree, is_test, declarators) -> None:
         if len(modules) > 1:
             where = ", ".join(sorted(modules))
             tree.find(home[next(iter(modules.values()))], 1, f"ligi_{prefix}_ is used by {where}")
+
+
+def check_shared(tree: Tree, is_test, declarators, blank) -> None:
+    """What its own file alone calls is static: no macro, inline function or other file names it."""
+    files: dict[str, int] = defaultdict(int)
+    headers: dict[str, int] = defaultdict(int)
+    for name in tree.files:
+        if name.endswith((".c", ".h", ".cc", ".cpp")):
+            found = re.findall(r"\bligi_\w+", blank(tree.text(name)))
+            for function in found if name.endswith(".h") else set(found):
+                (headers if name.endswith(".h") else files)[function] += 1
+    every = list(functions(tree, is_test, declarators))
+    for name, _, function, defined in every:
+        headers[function] -= name.endswith(".h") and not defined
+    declared = {function for name, _, function, _ in every if name.endswith(".h")} - NOT_YET_STATIC
+    for name, line, function, defined in every:
+        if defined and function in declared and files[function] == 1 and headers[function] == 0:
+            tree.find(name, line, f"{function} is used in no other file: make it static")
 
 
 def check_tags(tree: Tree, is_test, blank) -> None:
