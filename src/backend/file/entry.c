@@ -32,7 +32,7 @@ static lig_status check_owner(int store_fd, const char *place, const char *name,
                     place, name, (unsigned long)info->st_uid);
 }
 
-/* Hands `opened` on, or closes it when its owner is not an expected one. */
+/* Passes `opened` on, or closes it if its owner is not an expected one. */
 static lig_status check_opened(int store_fd, const char *place, const char *name, int opened,
                                int *fd)
 {

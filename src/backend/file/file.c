@@ -88,7 +88,7 @@ static lig_status check_options(const ligi_file_options *options)
     return LIG_OK;
 }
 
-/* A reader without a catalog goes by the packs. Where there was one that is not enough. */
+/* A reader without a catalog uses the packs. If there was a catalog, they are not enough. */
 static lig_status check_not_lost(const ligi_file *self)
 {
     struct stat info;

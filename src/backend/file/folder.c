@@ -103,8 +103,8 @@ uint64_t ligi_folder_random_id(void)
 
     while (id == 0) {
         if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id && errno != EINTR) {
-            /* Refused by a sandbox: time and process are as good, for a name that is checked to be
-             * free. */
+            /* A sandbox may refuse it: time and process id are sufficient for a name that is
+             * checked to be unused. */
             struct timespec now;
             clock_gettime(CLOCK_MONOTONIC, &now);
             id = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec << 20 ^ (uint64_t)getpid()) *

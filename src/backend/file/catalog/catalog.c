@@ -38,7 +38,7 @@ static void forked(void *object)
     ligi_head_forked(&self->log.head);
 }
 
-/* The last one tells the next whether the index is as it was left. */
+/* The last user records for the next one whether the index is unchanged. */
 static void leave(ligi_file_catalog *self)
 {
     struct stat info;
@@ -95,7 +95,7 @@ static lig_status open_head(ligi_file_catalog *self)
     return ligi_head_open(&self->log.head, fd, self->place);
 }
 
-/* With the store's own head in hand, nobody can make the store one of several hosts. */
+/* While this process holds the store's own head, nobody can convert the store to a shared one. */
 static lig_status check_ordinary(ligi_file_catalog *self)
 {
     if (self->log.numbered != 0)
@@ -108,7 +108,7 @@ static lig_status check_ordinary(ligi_file_catalog *self)
                     self->place);
 }
 
-/* The first user of a store finds its log and makes the index; the others join him. */
+/* The first user of a store finds its log and builds the index; later users join. */
 static lig_status attach(ligi_file_catalog *self)
 {
     ligi_clog_position at;
@@ -224,8 +224,7 @@ void ligi_file_catalog_holder(ligi_file_catalog *self, char *text, size_t text_b
     ligi_head_writer(self->log.head.fd, text, text_bytes);
 }
 
-/* What happens under the lock: the index reads on to the end of the log, then the edit (may be
- * NULL) is appended. */
+/* Under the lock: brings the index to the end of the log, then appends the edit (may be NULL). */
 typedef struct write_run {
     ligi_file_catalog *catalog;
     const lig_catalog_edit *edit;
@@ -244,7 +243,7 @@ static void close_segment(write_run *run)
 }
 
 /* Before anything is appended: afterwards a process may have no descriptor left, and would not know
- * whether its commit stands. */
+ * whether its commit succeeded. */
 static lig_status open_segment(write_run *run, uint64_t segment)
 {
     ligi_file_log *log = &run->catalog->log;
@@ -289,7 +288,7 @@ static lig_status append(write_run *run)
     return LIG_OK;
 }
 
-/* The index is made from the last checkpoint again, in the same transaction. */
+/* Rebuilds the index from the last checkpoint, in the same transaction. */
 static lig_status start_over(write_run *run)
 {
     ligi_file_catalog *self = run->catalog;
@@ -307,7 +306,7 @@ static lig_status start_over(write_run *run)
                                             : LIG_E_IO;
 }
 
-/* Other hosts may have gone on, and removed what follows the index. */
+/* Other hosts may have continued, and removed the segments that follow the index. */
 static lig_status catch_up(write_run *run)
 {
     const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
@@ -335,7 +334,7 @@ static lig_status write_once(write_run *run, int *number)
     uint64_t before = run->index.at.segment;
     if (status == LIG_OK)
         status = catch_up(run);
-    if (status == LIG_OK) /* a killed process may have made it and not said so */
+    if (status == LIG_OK) /* a killed process may have committed it without reporting it */
         ligi_head_segment_set(&self->log.head, run->index.at.segment);
     if (status == LIG_OK && run->edit != NULL)
         status = append(run);
@@ -343,7 +342,7 @@ static lig_status write_once(write_run *run, int *number)
         *number = run->index.number;
         status = LIG_OK;
     }
-    /* What was read is kept, also when the edit was refused. */
+    /* What was read is kept even if the edit is refused. */
     int keep = *number == MDB_SUCCESS &&
                (run->appended ||
                 (!run->dirty && (run->index.applied > 0 || run->index.at.segment != before)));
@@ -384,7 +383,7 @@ static lig_status write_log(write_run *run)
         if (status == LIG_OK)
             status = try_write(run, &number);
     }
-    if (run->appended) /* whatever became of the index: it catches up */
+    if (run->appended) /* regardless of the index, which catches up */
         return LIG_OK;
     LIG_TRY(status);
     run->durable.version = run->index.at.version;
@@ -432,7 +431,7 @@ static lig_status sync_log(ligi_file_catalog *self, const ligi_clog_durable *wan
                : status;
 }
 
-/* The next snapshot shows whether the record that was appended stands. */
+/* The next snapshot shows whether the appended record is valid. */
 static lig_status outcome_unknown(void)
 {
     return ligi_fail_again(LIG_E_IO,
@@ -481,7 +480,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
 
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE)) {
         LIG_TRY(write_log(&run));
-        if (self->log.numbered != 0) /* nothing is looked for again up to there */
+        if (self->log.numbered != 0) /* nothing is checked again up to there */
             ligi_head_append(&self->log.head, run.index.at.version);
         return LIG_OK;
     }
@@ -533,8 +532,8 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
     return status;
 }
 
-/* What a snapshot shows must not be lost to a power cut afterwards. A sync that failed is mended by
- * the next writer, which may be this reader. */
+/* What a snapshot shows must survive a power failure. A failed sync is repaired by the next writer,
+ * which may be this reader. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
     if (ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
@@ -545,7 +544,7 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
         return LIG_OK;
     }
     if (ligi_head_mine(&self->log.head, LIGI_HEAD_WRITE))
-        return LIG_OK; /* an edit is being made: its commit comes behind this version */
+        return LIG_OK; /* an edit is in progress: its commit will follow this version */
     const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
     ligi_head_append(&self->log.head, version);
     return sync_log(self, &wanted);
@@ -559,7 +558,7 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
     for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
         uint32_t epoch = ligi_head_epoch(&self->log.head);
         LIG_TRY(begin_snapshot(self, snapshot, version));
-        /* Behind: the commit stood, but the index could not be written. */
+        /* The index is behind: the commit succeeded, but the index could not be written. */
         int behind =
             *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
         lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);

@@ -42,12 +42,12 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
 /* The same unless the write lock is held: LIG_E_TIMEOUT. */
 lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
-/* A sentence about who holds the write lock; "" when nobody does. */
+/* Describes who holds the write lock; "" if nobody does. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);
 
-/* Notes that a pack of this place has a writer or claimer in this process, where file locks do not
- * tell (network file systems lock by process): LIG_E_BUSY when it has one already. `on` 0 takes it
- * back. Id 0 is nobody's. */
+/* Records that a pack of this store has a writer or claimer in this process, because file locks of
+ * network file systems belong to the process: LIG_E_BUSY if it has one already. `on` 0 removes the
+ * record. No pack has id 0. */
 lig_status ligi_file_catalog_hold(ligi_file_catalog *catalog, uint64_t id, int on);
 
 #endif

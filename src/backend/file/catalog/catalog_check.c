@@ -81,7 +81,7 @@ static int read_metas(int fd, ligi_file_catalog_meta *meta)
            get(meta->raw[1] + AT_DATABASES, 4) == page;
 }
 
-/* A record may be written while it is read: it holds when it is the same twice. */
+/* A record may be written while it is read: it is valid if two reads agree. */
 static int read_stable(int fd, ligi_file_catalog_meta *meta)
 {
     ligi_file_catalog_meta again;
@@ -258,7 +258,7 @@ static int walk_both(int fd, const ligi_file_catalog_meta *meta, uint8_t *stack,
     return 1;
 }
 
-/* A catalog above `limit` bytes is looked at only when it is shorter than it says. */
+/* A catalog above `limit` bytes is checked only if it is shorter than its header says. */
 static lig_status check(int fd, const char *place, uint64_t limit)
 {
     ligi_file_catalog_meta meta;
@@ -271,7 +271,7 @@ static lig_status check(int fd, const char *place, uint64_t limit)
         if (status == LIG_E_NOTFOUND)
             return LIG_OK;
         LIG_TRY(status);
-        /* Nobody wrote since the last look: what was found is so. */
+        /* Nothing was written since the last check: the finding is final. */
         if (i > 0 && meta.txnid == txnid)
             return lig_fail(
                 LIG_E_CORRUPT,

@@ -76,8 +76,8 @@ static lig_status copy_bytes(int from, int to, uint64_t bytes, const char *place
     return status;
 }
 
-/* The copy gets the heads that were read before its pages: pages of a later commit may be half
- * there. */
+/* The copy gets the heads that were read before its pages: pages of a later commit may be
+ * incomplete. */
 static lig_status write_heads(int fd, ligi_file_catalog_meta *meta)
 {
     uint64_t bytes = (meta->last_page + 1) * meta->page_bytes;
@@ -162,8 +162,8 @@ static lig_status image_create(ligi_file_catalog_copy *owner, int from, image **
     return status;
 }
 
-/* Makes the current image that of the file as it is now; the lock is held. LIG_E_NOTFOUND without a
- * sentence when there is no catalog. */
+/* Updates the current image from the file; the lock is held. LIG_E_NOTFOUND without an error text
+ * if there is no catalog. */
 static lig_status refresh(ligi_file_catalog_copy *self)
 {
     ligi_file_catalog_meta meta;
@@ -216,8 +216,8 @@ void ligi_file_catalog_copy_close(ligi_file_catalog_copy *copy, int forked)
     free(copy);
 }
 
-/* The copy goes by the file's heads, not by the lock file: it shows the commit of a killed process
- * as soon as it is made. */
+/* The copy relies on the file's headers, not on the lock file: it shows the commit of a killed
+ * process as soon as it is written. */
 lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *self)
 {
     pthread_mutex_lock(&self->lock);
@@ -236,7 +236,7 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
     lig_status status = refresh(self);
     image *used = self->current;
     if (status == LIG_E_BUSY && used != NULL)
-        status = LIG_OK; /* consistent, if not the newest: a reader is never held up by writers */
+        status = LIG_OK; /* consistent, if not the newest: writers never block a reader */
     if (status == LIG_OK)
         used->refs++;
     pthread_mutex_unlock(&self->lock);

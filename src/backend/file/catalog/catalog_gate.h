@@ -20,7 +20,7 @@ struct ligi_file_catalog {
     int64_t wait_ns;         /* for the write lock */
     uint64_t tight;          /* under LIGI_HEAD_WRITE: log.keep when a checkpoint was last tried on
                               * a full disk; 0: never */
-    ligi_entry_id head_file; /* what the names stood for when they were opened */
+    ligi_entry_id head_file; /* the files that the names referred to when they were opened */
     ligi_entry_id index_file;
 
     pthread_mutex_t lock; /* guards everything below */
@@ -29,7 +29,7 @@ struct ligi_file_catalog {
     int alone;       /* a thread has, or waits for, exclusive access */
     uint64_t *held;  /* ids of packs that this process writes or claims */
     size_t held_count, held_capacity;
-    ligi_clog_position events; /* up to where events were read last */
+    ligi_clog_position events; /* where the last read of events ended */
     int64_t adopted_ns;        /* when a wait for events last checked for commits of killed
                                 * processes */
 };

@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
-#define GRACE_S 10                        /* what is superfluous stays so long */
+#define GRACE_S 10                        /* superseded files are kept for this time */
 #define FULL_BYTES (UINT64_C(16) << 20)   /* unless there is less room */
-#define LAST_BYTES (UINT64_C(1) << 20)    /* the last checkpoint alone stays if there is less */
+#define LAST_BYTES (UINT64_C(1) << 20)    /* with less, only the last checkpoint is kept */
 #define COMMITS_MOST 8192                 /* between checkpoints of a numbered log */
 #define COMMIT_BYTES (UINT64_C(64) << 10) /* of a checkpoint that one commit is worth */
 
@@ -38,7 +38,8 @@ static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint6
     return LIG_OK;
 }
 
-/* Commits are counted, as looking at each costs more. A large checkpoint takes more of them. */
+/* Commits are counted, because a check after each costs more. A large checkpoint takes more of
+ * them. */
 static lig_status is_due_numbered(ligi_file_catalog *self, int *due)
 {
     uint64_t *checkpoints, last = 0, bytes = 0;
@@ -89,7 +90,7 @@ typedef struct checkpoint_run {
     ligi_writer lost; /* items whose value cannot be read, as the index has them */
 } checkpoint_run;
 
-/* The highest version that was given out, as far as it is known: it is not given again. */
+/* The highest version known to have been assigned: it is not assigned again. */
 static lig_status last_version(ligi_file_log *log, uint64_t *version)
 {
     uint64_t *numbers, synced = ligi_head_synced(&log->head);
@@ -98,7 +99,7 @@ static lig_status last_version(ligi_file_log *log, uint64_t *version)
     *version = *version > synced ? *version : synced;
     if (log->numbered == 0)
         return LIG_OK;
-    /* The number of a segment that cannot be read is taken, too. */
+    /* The number of a segment that cannot be read is in use, too. */
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
     if (count > 0 && numbers[count - 1] > *version)
         *version = numbers[count - 1];
@@ -106,14 +107,14 @@ static lig_status last_version(ligi_file_log *log, uint64_t *version)
     return LIG_OK;
 }
 
-/* A new log behind the index: with an id of its own, and without the old one's witnesses. */
+/* A new log that follows the index: with a new id, and without the witnesses of the old log. */
 static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
 {
     ligi_file_log *log = &run->catalog->log;
 
     LIG_TRY(last_version(log, &index->at.version));
     index->at.version += index->at.version == 0; /* a checkpoint of version 0 cannot be named */
-    /* Other hosts go on in the same log, behind the checkpoint. */
+    /* Other hosts continue in the same log, after the checkpoint. */
     if (log->numbered != 0) {
         index->at = ligi_clog_before_number(index->at.version, index->at.chain);
         return LIG_OK;
@@ -128,7 +129,8 @@ static lig_status begin_log(checkpoint_run *run, ligi_mdb_txn *index)
     return ligi_mdb_env_fail(run->catalog, ligi_mdb_bind(index, log->id), "cannot be written");
 }
 
-/* The index stands at the start of a new segment: behind a roll, or `anew` after a damaged log. */
+/* The index is positioned at the start of a new segment: after a roll, or `anew` after a damaged
+ * log. */
 static lig_status move_index(checkpoint_run *run, int anew, int *number)
 {
     ligi_file_catalog *self = run->catalog;
@@ -139,7 +141,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     if (*number != MDB_SUCCESS)
         return LIG_OK;
     lig_status status = ligi_mdb_position(index.txn, self->dbi, &index.at);
-    if (status == LIG_OK) /* a map that is full shows before the log has a new segment */
+    if (status == LIG_OK) /* a full map is detected before the log has a new segment */
         *number = ligi_mdb_position_put(&index);
     if (status == LIG_OK && *number != MDB_SUCCESS) {
         mdb_txn_abort(index.txn);
@@ -153,7 +155,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     }
     if (status == LIG_OK)
         *number = ligi_mdb_position_put(&index);
-    /* After MDB_MAP_FULL the same segment is made again. */
+    /* After MDB_MAP_FULL the same segment is created again. */
     if (status == LIG_OK && *number == MDB_SUCCESS)
         *number = mdb_txn_commit(index.txn);
     else
@@ -278,8 +280,8 @@ static uint64_t bytes_left(const ligi_file_catalog *self)
                                                      : UINT64_MAX;
 }
 
-/* What was retired from the log leaves the disk with a checkpoint, for which a full disk may have
- * too little: it is tried when there is half as much to put into it as before. */
+/* A checkpoint frees the space of retired items in the log, but a full disk may lack the space for
+ * it: one is tried when half as much as before has to be written to it. */
 int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
     uint64_t keep = self->log.keep;
@@ -292,9 +294,9 @@ int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *ed
     return 1;
 }
 
-/* The checkpoint from which on everything stays; 0: all of them. It is not the last one, unless the
- * disk is full, and what it makes superfluous has not been of use for a while: somebody may still
- * read from a snapshot, or at a position, of before. */
+/* The checkpoint from which on everything is kept; 0: all of them. It is not the last one, unless
+ * the disk is full, and what it supersedes has been superseded for a while: a reader may still use
+ * an earlier snapshot or position. */
 static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count)
 {
     int64_t now_s = ligi_date_ns() / 1000000000;
@@ -355,9 +357,9 @@ static lig_status remove_aged(ligi_file_catalog *self, ligi_name_kind kind, uint
     return LIG_OK;
 }
 
-/* Who has looked at the end of the log less than a minute ago may rely on what he saw: nothing that
- * was named since is removed. The record of the kept checkpoint's version stays, too: an index that
- * stands there goes on from it. */
+/* A process that read the end of the log less than a minute ago may rely on it: nothing named since
+ * then is removed. The record of the kept checkpoint's version is kept, too: an index at that
+ * version continues from it. */
 static lig_status remove_old_numbered(ligi_file_catalog *self)
 {
     uint64_t *numbers;
@@ -411,7 +413,7 @@ static int erase_lost(const checkpoint_run *run, MDB_txn *txn)
     return number;
 }
 
-/* The index lets go of values that the new checkpoint lacks. */
+/* The index drops values that the new checkpoint lacks. */
 static lig_status forget_lost(checkpoint_run *run)
 {
     ligi_file_catalog *self = run->catalog;

@@ -1,6 +1,6 @@
-/* What LMDB prints before it gives up. The build renames stderr and fprintf in its copy of
- * liblmdb.a to these, because an archive compiled for programs cannot refer to stderr from a shared
- * object. LMDB prints in one place only, when an assertion of its own fails. */
+/* What LMDB prints before it aborts. The build renames stderr and fprintf in its copy of liblmdb.a
+ * to these, because an archive compiled for programs cannot refer to stderr from a shared object.
+ * LMDB prints in one place only, when an assertion of its own fails. */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ extern FILE *const ligi_lmdb_stderr;
 int ligi_lmdb_fprintf(FILE *stream, const char *format, ...);
 int ligi_lmdb_fprintf_chk(FILE *stream, int flag, const char *format, ...);
 
-/* Handed back to the functions below, which do not look at it. */
+/* Passed to the functions below, which ignore it. */
 HIDDEN FILE *const ligi_lmdb_stderr = NULL;
 
 HIDDEN int ligi_lmdb_fprintf(FILE *stream, const char *format, ...)

@@ -46,7 +46,7 @@ static lig_status visit_record(void *context, const uint8_t *record, const ligi_
     return LIG_OK;
 }
 
-/* STOP, or LIG_OK behind the last version. */
+/* STOP, or LIG_OK after the last version. */
 static lig_status read_events(ligi_file_log *log, ligi_clog_position *at, event_visit *run)
 {
     ligi_clog_end end;
@@ -77,7 +77,7 @@ lig_status ligi_clog_events_between(ligi_file_log *log, ligi_clog_events_range *
         LIG_TRY(ligi_file_log_before(log, range->since, &at));
     lig_status status = read_events(log, &at, &run);
     for (int i = 0; i < READS_MAX && status == LIG_E_CORRUPT; i++) {
-        /* The position may lie in a segment that was removed: on behind what was shown. */
+        /* The position may be in a segment that was removed: continues after what was shown. */
         if (run.reached.segment != 0)
             run.since = run.reached.version;
         LIG_TRY(ligi_file_log_before(log, run.since, &at));
@@ -103,7 +103,7 @@ lig_status ligi_clog_events(ligi_file_catalog *self, uint64_t since, lig_catalog
     return LIG_OK;
 }
 
-/* What other hosts commit rings no bell here. */
+/* Commits of other hosts do not ring the bell here. */
 static lig_status look_elsewhere(ligi_file_catalog *self, int64_t *looked)
 {
     if (self->log.numbered == 0 || ligi_now_ns() - *looked < LOOK_NS)
@@ -114,8 +114,8 @@ static lig_status look_elsewhere(ligi_file_catalog *self, int64_t *looked)
                : LIG_OK;
 }
 
-/* A process that was killed in its commit rings no bell either. One that lives has the write lock,
- * or rings soon. 1 when the log was looked at. */
+/* Neither does a process that was killed during its commit. A live one holds the write lock, or
+ * rings soon. 1 if the log was checked. */
 static int adopt(ligi_file_catalog *self)
 {
     int64_t now = ligi_now_ns();

@@ -26,12 +26,12 @@
 #define GROW_TIMES_MAX 40
 #define MAP_BYTES_LEAST (UINT64_C(1) << 20)
 #define VERSION_BYTES 8
-#define REFUSED_BYTES 7 /* of the version's item: programs of before refuse all but 8 */
+#define REFUSED_BYTES 7 /* of the version's item: earlier versions of Ligament reject all but 8 */
 
 typedef struct upgrade_run {
     ligi_file_catalog *catalog;
     MDB_env *env; /* of catalog.mdb */
-    MDB_txn *txn; /* for writing: programs of before wait meanwhile */
+    MDB_txn *txn; /* for writing: earlier versions of Ligament wait meanwhile */
     MDB_dbi dbi;
     int fd;
     ligi_clog_position at;
@@ -50,7 +50,7 @@ int ligi_upgrade_done(MDB_txn *txn, MDB_dbi dbi)
 
 /* --- the catalog of format 1 --- */
 
-/* LMDB opens by name: what it has opened must be what was looked at. */
+/* LMDB opens by name: it must have opened the file that was checked. */
 static lig_status open_env(upgrade_run *run, const ligi_entry_id *looked, uint64_t bytes)
 {
     const ligi_file_catalog *self = run->catalog;
@@ -90,8 +90,8 @@ static lig_status lock_env(upgrade_run *run)
                          "cannot be read");
 }
 
-/* Where there is none an empty one is made, so that programs of before find one that they
- * refuse. */
+/* If there is none, creates an empty one, so that earlier versions of Ligament find one and reject
+ * it. */
 static lig_status open_old(upgrade_run *run)
 {
     const ligi_file_catalog *self = run->catalog;
@@ -254,7 +254,7 @@ static lig_status make_log(upgrade_run *run)
     return ligi_file_log_create(log, &run->at);
 }
 
-/* --- what programs of before find --- */
+/* --- what earlier versions of Ligament find --- */
 
 /* Where the item of the version lies in the file: size (4 bytes), flags (2), key's size (2), key,
  * value. */
@@ -281,8 +281,8 @@ static lig_status find_item(const upgrade_run *run, uint64_t *offset)
     return got == sizeof found && memcmp(found, start, sizeof start) == 0 ? LIG_OK : damaged(run);
 }
 
-/* One byte, in place: a commit of LMDB's would trust the list of free pages, need space, and show
- * to new snapshots only. */
+/* One byte, in place: a commit of LMDB's would trust the list of free pages, need space, and be
+ * visible to new snapshots only. */
 static lig_status refuse_in_place(upgrade_run *run)
 {
     const uint8_t bytes = REFUSED_BYTES;
@@ -355,7 +355,7 @@ lig_status ligi_upgrade(ligi_file_catalog *self)
         return LIG_OK;
     LIG_TRY(status);
     LIG_TRY(ligi_marker_prepare(self->folder_fd, self->place));
-    self->log.folder.sync = 1; /* also where commits are not: nothing may be lost here */
+    self->log.folder.sync = 1; /* even if commits are not synced: nothing may be lost here */
     status = run_upgrade(&run);
     close_old(&run);
     self->log.folder.sync = sync;

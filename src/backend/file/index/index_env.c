@@ -20,7 +20,7 @@
 #define AHEAD_BYTES (UINT64_C(256) << 10)
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
 
-/* LMDB opens by name: what it has opened must be what was looked at. */
+/* LMDB opens by name: it must have opened the file that was checked. */
 static lig_status identify(ligi_file_catalog *self)
 {
     ligi_entry_id opened;
@@ -113,7 +113,7 @@ lig_status ligi_mdb_env_open(ligi_file_catalog *self)
     LIG_TRY(look_at_file(self));
     LIG_TRY(ligi_mdb_env_reserve_lock(self, LIGI_NAME_INDEX_LOCK));
     int number = try_open(self, map_bytes);
-    /* Where address space is rationed a smaller map does too: it grows when it must. */
+    /* If address space is limited, a smaller map is sufficient: it grows when needed. */
     while (number == ENOMEM && map_bytes > MAP_BYTES_LEAST)
         number = try_open(self, map_bytes /= 8);
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be opened"));
@@ -128,7 +128,7 @@ void ligi_mdb_env_close(ligi_file_catalog *self)
     self->env = NULL;
 }
 
-/* A folder of that name is not ours: it is kept under another one. */
+/* A folder of that name is not ours: it is renamed. */
 static lig_status set_aside(const ligi_file_catalog *self, const char *name)
 {
     char aside[64];

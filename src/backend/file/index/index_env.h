@@ -4,11 +4,11 @@
 
 #include "backend/file/catalog/catalog_gate.h"
 
-/* Opens index.mdb, making an empty one where there is none; opens again what is open. */
+/* Opens index.mdb, or creates an empty one; reopens it if it is open. */
 lig_status ligi_mdb_env_open(ligi_file_catalog *catalog);
 void ligi_mdb_env_close(ligi_file_catalog *catalog);
-/* Makes LMDB's lock file of that name, with all its pages. No environment of this process may have
- * it open: closing a file drops the process's locks on it. */
+/* Creates LMDB's lock file of that name, with all its pages. No environment of this process may
+ * have it open: closing a file drops the process's locks on it. */
 lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *catalog, const char *name);
 /* Removes index and lock file, or only the lock file; no other process may have them open. A
  * folder of that name is renamed. */

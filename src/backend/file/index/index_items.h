@@ -26,8 +26,8 @@ lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at);
 /* Puts index->at; the result is LMDB's. */
 int ligi_mdb_position_put(const ligi_mdb_txn *index);
 
-/* What the records of commits take that erase all items, or 8 MiB: a larger store has checkpoints,
- * and frees space with the next one. */
+/* The size of the records of commits that erase all items, or 8 MiB: a larger store has
+ * checkpoints, and frees space with the next one. */
 uint64_t ligi_mdb_erase_bytes(const ligi_mdb_txn *index);
 
 /* 1 if the database was built from this log since the machine was started. */

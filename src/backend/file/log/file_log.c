@@ -144,8 +144,8 @@ static lig_status enter_segment(log_scan *scan, uint64_t segment)
     return LIG_OK;
 }
 
-/* Looks behind the position: for a record that is whole in itself and was written when `version`
- * was durable, and for anything at all. */
+/* Examines the bytes after the position: for an intact record that was written when `version` was
+ * durable, and for any other than zero. */
 static lig_status look_behind(log_scan *scan, uint64_t version, int *witnessed, int *something)
 {
     uint64_t bytes = ligi_clog_data_bytes(scan->file->fd), from = scan->at->offset;
@@ -178,7 +178,7 @@ static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
         (scan->log->head.page != NULL && ligi_head_synced(&scan->log->head) >= version))
         witnessed = 1;
     if (ligi_clog_is_numbered(scan->log, scan->at->segment)) {
-        /* What has a number was whole when it got it. */
+        /* A numbered segment was complete when it got its number. */
         witnessed |= scan->file != NULL && (found != 0 || scan->at->segment == version);
         *end = witnessed ? LIGI_CLOG_DAMAGED : LIGI_CLOG_AT_END;
         return LIG_OK;
@@ -189,7 +189,7 @@ static lig_status judge(log_scan *scan, int found, ligi_clog_end *end)
     return LIG_OK;
 }
 
-/* A position in front of a number that nobody has yet has no file. */
+/* A position before a number that is not assigned yet has no file. */
 static lig_status begin_scan(log_scan *scan)
 {
     const ligi_clog_position *at = scan->at;
@@ -347,7 +347,7 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
     uint64_t segment;
 
     LIG_TRY(ligi_clog_choose_segment(log, at->version + 1, &segment));
-    /* What a checkpoint covers may be gone. */
+    /* What a checkpoint covers may have been removed. */
     if (log->numbered != 0 && at->version + 1 >= log->numbered && segment < at->version) {
         *at = ligi_clog_before_number(at->version, at->chain);
         return LIG_OK;
@@ -364,8 +364,8 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at)
 
 /* --- the tail --- */
 
-/* What lies behind the position was never acknowledged: it must not be taken for a record's
- * rest. */
+/* The bytes after the position were never acknowledged: they must not be read as the rest of a
+ * record. */
 static lig_status cut(ligi_file_log *log, const ligi_clog_position *at)
 {
     ligi_clog_file *file;
@@ -425,8 +425,8 @@ static lig_status replace_segment(ligi_file_log *log, ligi_clog_position *at,
     behind = from;
     if (status == LIG_OK)
         status = ligi_file_log_read(log, &behind, keep_record, &kept, &end);
-    /* The kernel has dropped commits that the index shows: the next who opens the store alone makes
-     * it anew. */
+    /* The kernel has dropped commits that the index shows: the next process that opens the store
+     * alone rebuilds it. */
     if (status == LIG_OK && (behind.version != at->version || behind.chain != at->chain))
         status = ligi_fail_errno(EIO,
                                  "%s: a failed fdatasync lost commits that were not acknowledged "
@@ -530,8 +530,8 @@ lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, cons
     return LIG_OK;
 }
 
-/* The next segment was not made. It may have its name all the same: then it counts, and the
- * next writer finds it; otherwise this one is the last, as before. */
+/* The next segment was not completed. If it has its name nevertheless, it is valid, and the next
+ * writer finds it; otherwise this one is still the last. */
 static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_status status)
 {
     ligi_failure failure;
@@ -569,8 +569,8 @@ static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *a
     return ligi_failure_publish(&failure);
 }
 
-/* Also where commits are not synced: who wants that may use the next segment, and a commit there is
- * durable only with those before it. */
+/* Also if commits are not synced here: a process that syncs may use the next segment, and a commit
+ * there is durable only with those before it. */
 lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
                               const ligi_clog_visitor *visitor, int64_t timeout_ns)
 {

@@ -8,7 +8,7 @@
 #include "backend/file/log/numbered.h"
 #include "backend/log/log_record.h"
 
-/* Behind record `version`: where the next one is, or will be. */
+/* After record `version`: where the next one is, or will be. */
 typedef struct ligi_clog_position {
     uint64_t version, chain;
     uint64_t segment, offset;
@@ -20,11 +20,11 @@ typedef struct ligi_file_log {
     ligi_head head; /* no page for a reader */
     uint8_t id[16];
     uint64_t segment_bytes; /* after which the next one is started */
-    uint64_t witnessed;     /* known to have been there, beside what the head page tells */
+    uint64_t witnessed;     /* known to have existed, besides what the head page says */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
     uint64_t keep;          /* under LIGI_HEAD_WRITE: what commits that free all space would take */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */
-    int thorough; /* zeros, too, are looked behind: for the first reading of a log */
+    int thorough; /* bytes after zeros are examined, too: for the first reading of a log */
 } ligi_file_log;
 
 /* A whole record that fits the chain; `at` is the position before it. */
@@ -54,14 +54,15 @@ lig_status ligi_file_log_find(ligi_file_log *log, ligi_clog_position *at);
 /* 1 when the log still has the record before the position, or the segment that begins there. */
 int ligi_file_log_reaches(ligi_file_log *log, const ligi_clog_position *at);
 
-/* Visits the records behind *at, which moves on with each. Changes nothing. LIG_E_CORRUPT, in a
- * numbered log, also when it has gone on and lost what follows the position (see a checkpoint). */
+/* Visits the records after *at, which advances with each. Changes nothing. LIG_E_CORRUPT, in a
+ * numbered log, also if it has continued and no longer has what follows the position (a checkpoint
+ * has it). */
 lig_status ligi_file_log_read(ligi_file_log *log, ligi_clog_position *at, ligi_clog_visit visit,
                               void *context, ligi_clog_end *end);
 
-/* The same under LIGI_HEAD_WRITE, for who is going to append: a record cut short is zeroed, and a
- * segment whose sync failed is replaced by a new one; the visitor is then called again for the
- * copied records, with their new positions. LIG_E_CORRUPT when the log is damaged. */
+/* The same under LIGI_HEAD_WRITE, for a caller that is going to append: a record cut short is
+ * zeroed, and a segment whose sync failed is replaced by a new one; the visitor is then called
+ * again for the copied records, with their new positions. LIG_E_CORRUPT when the log is damaged. */
 lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
                               const ligi_clog_visitor *visitor);
 
@@ -70,8 +71,8 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
 lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uint64_t bytes,
                                  int frees, const ligi_clog_visitor *visitor, int64_t timeout_ns);
 /* Writes the record at the position, for which there is room; *at moves on. Not yet durable, and
- * not published. In a numbered log LIG_E_BUSY when another host was first, and LIG_E_IO when that
- * cannot be told. */
+ * not published. In a numbered log LIG_E_BUSY if another host was first, and LIG_E_IO if that is
+ * unknown. */
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header);
 /* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */

@@ -38,7 +38,7 @@ typedef struct left_index {
 struct ligi_head_page {
     uint8_t magic[8];
     uint8_t boot[16];
-    ligi_bell published; /* also: a commit was synced, somebody is not alone any more */
+    ligi_bell published; /* also: a commit was synced, a process is no longer alone */
     atomic_uint epoch, damaged;
     atomic_uint_least64_t appended, appended_check, segment, poisoned, reserved;
     atomic_int holders[LIGI_HEAD_LOCKS];
@@ -48,7 +48,7 @@ struct ligi_head_page {
     atomic_uint lost;                     /* the last epoch that began with a loss */
     ligi_bell freed[LIGI_HEAD_LOCKS];
     atomic_uint_least64_t named;
-    atomic_int_least64_t spinning; /* until when somebody watches for the write lock */
+    atomic_int_least64_t spinning; /* until when a process polls for the write lock */
 };
 _Static_assert(sizeof(ligi_head_page) <= PAGE_BYTES, "the head is one page");
 
@@ -120,7 +120,7 @@ static int page_syncing(const ligi_head_page *page)
     return 0;
 }
 
-/* What was published since the machine started is there, synced or not, unless a sync failed. */
+/* What was published since the machine started exists, synced or not, unless a sync failed. */
 static uint64_t page_published(const ligi_head_page *page)
 {
     uint64_t synced = page_synced(page), appended = atomic_load(&page->appended);
@@ -238,7 +238,7 @@ int ligi_head_sync_begin(ligi_head *head, uint64_t first)
     uint32_t epoch = head->locks[LIGI_HEAD_SYNC].epoch;
     uint64_t cut = atomic_exchange(&head->page->syncing[epoch % SYNCS], first);
 
-    if (cut == first) /* of another one nothing depends on it any more */
+    if (cut == first) /* nothing depends on that of another segment any more */
         ligi_head_poison(head, cut);
     if (epoch == ligi_head_epoch(head))
         return 1;
@@ -320,7 +320,7 @@ int ligi_head_vouches(int fd, const struct stat *info)
     if (pread(fd, &page, sizeof page, 0) != (ssize_t)sizeof page ||
         fcntl(fd, F_OFD_GETLK, &lock) != 0)
         return 0;
-    /* Somebody who is alone may be rebuilding it. */
+    /* A process that is alone may be rebuilding it. */
     return lock.l_type == F_RDLCK || (lock.l_type == F_UNLCK && page_left(&page, info));
 }
 
@@ -509,7 +509,7 @@ void ligi_head_release(ligi_head *head, ligi_head_which which)
         ring_synced(head, before);
         ligi_bell_ring_all(&head->page->published);
     } else {
-        ligi_bell_ring_one(&head->page->freed[which]); /* one can have it: the others sleep on */
+        ligi_bell_ring_one(&head->page->freed[which]); /* for one: the others sleep on */
     }
 }
 
@@ -530,7 +530,7 @@ lig_status ligi_head_attach(ligi_head *head, int alone, int64_t timeout_ns)
     lig_status status =
         wait_kernel(head, &head->page->published, ATTACH_BYTE, F_RDLCK, ligi_now_ns() + timeout_ns);
     if (status == LIG_OK)
-        ligi_bell_ring_all(&head->page->published); /* who was alone is not any more */
+        ligi_bell_ring_all(&head->page->published); /* a process that was alone no longer is */
     return status == LIG_E_TIMEOUT
                ? lig_fail(status, "%s: another process has been rebuilding the index for %.0f s",
                           head->place, (double)timeout_ns / 1e9)

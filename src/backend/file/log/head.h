@@ -68,8 +68,8 @@ void ligi_head_append(ligi_head *head, uint64_t version);
 /* The epoch counts the segments that were replaced because a sync failed or did not return.
  * Witnesses of an earlier epoch are ignored. */
 uint32_t ligi_head_epoch(const ligi_head *head);
-/* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it is the log of before,
- * and durable; otherwise commits that were published may be lost. */
+/* Under LIGI_HEAD_WRITE: the log ends with `version` from now on. `whole`: it continues the same
+ * log, durably; otherwise commits that were published may be lost. */
 void ligi_head_epoch_next(ligi_head *head, uint64_t version, int whole);
 /* 1 when commits that were published in `epoch` may be lost since. */
 int ligi_head_lost(const ligi_head *head, uint32_t epoch);
@@ -78,7 +78,7 @@ uint64_t ligi_head_synced(const ligi_head *head);
 void ligi_head_sync(ligi_head *head, uint64_t version, uint32_t epoch);
 
 /* The segment that is written to, by its first version; 0: look. `rolling` says that the next one
- * is being made: who takes the write lock looks, too. */
+ * is being created: a process that takes the write lock checks, too. */
 uint64_t ligi_head_segment(const ligi_head *head);
 void ligi_head_segment_set(ligi_head *head, uint64_t first);
 void ligi_head_rolling(ligi_head *head);
@@ -98,8 +98,8 @@ void ligi_head_unpoison(ligi_head *head, uint64_t first);
 int ligi_head_damaged(const ligi_head *head);
 void ligi_head_damage(ligi_head *head, int damaged);
 /* Around a sync of the segment, under LIGI_HEAD_SYNC. A process that is killed in between may have
- * been told of a failure that nobody will be told of again: begin then poisons the segment. 0 when
- * the epoch for which the lock was taken is over. */
+ * received an error that the kernel reports only once: begin then poisons the segment. 0 when the
+ * epoch for which the lock was taken is over. */
 int ligi_head_sync_begin(ligi_head *head, uint64_t first);
 /* `version`: all up to it is durable; 0: the sync failed. */
 void ligi_head_sync_end(ligi_head *head, uint64_t version);
@@ -112,8 +112,8 @@ void ligi_head_leave(ligi_head *head, const struct stat *info);
 int ligi_head_left(const ligi_head *head, const struct stat *info);
 void ligi_head_unleave(ligi_head *head);
 
-/* For a reader, which maps nothing: 1 when the index with this `info` is in use by somebody, or is
- * what the last user left. `fd` is the head's, open for reading. */
+/* For a reader, which maps nothing: 1 when the index with this `info` is in use, or is as the last
+ * user left it. `fd` is the head's, open for reading. */
 int ligi_head_vouches(int fd, const struct stat *info);
 /* Likewise: the last version that the log must contain, 0 when that is not known. It is durable, or
  * was published since the machine was started and no sync has failed or is in progress. */

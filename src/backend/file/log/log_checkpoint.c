@@ -267,7 +267,7 @@ typedef struct item_window { /* a part of the file in memory */
     size_t capacity;
 } item_window;
 
-/* What the item at the offset says of its size. */
+/* The size of the item at the offset, as it says. */
 static lig_status item_size(const checkpoint_file *file, uint64_t offset, uint64_t *bytes)
 {
     uint8_t start[ITEM_BYTES];

@@ -44,7 +44,7 @@ lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const c
     return ligi_entry_folder(store_fd, place, LIGI_NAME_LOG, &folder->fd);
 }
 
-/* Takes one user from the file; NULL is fine. */
+/* Releases one reference to the file; NULL is valid. */
 static void drop(ligi_clog_file **file)
 {
     ligi_clog_file *dropped = *file;
@@ -93,7 +93,7 @@ static ligi_clog_file **find_open(ligi_clog_folder *folder, ligi_name_kind kind,
     return NULL;
 }
 
-/* A free place in the list: that of the file that was not used for longest, if need be. */
+/* A free place in the list: if necessary, that of the least recently used file. */
 static ligi_clog_file **make_place(ligi_clog_folder *folder)
 {
     ligi_clog_file **oldest = &folder->files[0];
@@ -153,8 +153,8 @@ static lig_status open_file(ligi_clog_folder *folder, ligi_name_kind kind, uint6
     return LIG_OK;
 }
 
-/* `each`: looks each time whether the file was removed, otherwise now and then: a removed file
- * takes up space while it is open. */
+/* `each`: checks each time whether the file was removed, otherwise from time to time: a removed
+ * file takes up space while it is open. */
 static lig_status take_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                             int each, ligi_clog_file **file)
 {
@@ -411,7 +411,7 @@ lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *s
     return LIG_OK;
 }
 
-/* What went wrong, as errno, if the disk is full. Anything else is no reason to refuse a commit. */
+/* The errno if the disk is full. No other failure is a reason to refuse a commit. */
 static int allocate(int fd, uint64_t from, uint64_t to)
 {
     int failed;
@@ -484,8 +484,8 @@ lig_status ligi_clog_make_room(const ligi_clog_folder *folder, ligi_clog_file *s
     return room->end <= size ? LIG_OK : status;
 }
 
-/* A segment is as large as what was written to it: a larger one was made by somebody else, and its
- * size says nothing about the memory that it deserves. */
+/* A segment is as large as what was written to it: a larger one was not created by this library,
+ * and its size is no reason to allocate memory. */
 uint64_t ligi_clog_data_bytes(int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END), end = 0, start = 0;

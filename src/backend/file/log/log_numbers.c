@@ -59,8 +59,8 @@ static int is_fresh(const ligi_file_log *log)
            ligi_numbered_now_ns() - confirmed < LIGI_NUMBERED_FRESH_S * INT64_C(1000000000);
 }
 
-/* That the next number is free says that nobody had it only for as long as nobody may have removed
- * it. After that there is a checkpoint behind it. */
+/* A free next number shows that it was never used only while it cannot have been removed again.
+ * After that, a checkpoint follows it. */
 lig_status ligi_clog_confirm(ligi_file_log *log, const ligi_clog_position *at, int64_t began)
 {
     uint64_t last;
@@ -110,8 +110,8 @@ lig_status ligi_file_log_numbering(ligi_file_log *log)
 
 /* --- commits --- */
 
-/* The number was given late: perhaps another's commit had it, and was removed behind a checkpoint.
- * Then the segment of the next number, if it is there, tells. */
+/* The number was assigned late: another host's commit may have had it, and been removed after a
+ * checkpoint. Then the segment of the next number, if it exists, decides. */
 static lig_status check_late(ligi_file_log *log, const ligi_clog_header *header)
 {
     ligi_segment_header next;

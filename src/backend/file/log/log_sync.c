@@ -39,8 +39,8 @@ static int gives_up(ligi_file_log *log, int64_t waited_ns)
     return 1;
 }
 
-/* The segment may have been made by a process that was killed before it synced the folder, or that
- * syncs nothing. What went wrong, as errno. */
+/* The segment may have been created by a process that was killed before it synced the folder, or
+ * that syncs nothing. Returns 0 or an errno. */
 static int sync_name(ligi_file_log *log, uint64_t segment)
 {
     if (ligi_head_named(&log->head) == segment)
@@ -83,7 +83,7 @@ static lig_status sync_now(ligi_file_log *log, const ligi_clog_durable *wanted)
     int fd = opened != NULL ? opened->fd : wanted->file->fd;
     lig_status status = ligi_head_sync_begin(&log->head, segment)
                             ? sync_file(log, segment, fd, version)
-                            : LIG_OK; /* the segment was replaced: look again */
+                            : LIG_OK; /* the segment was replaced: check again */
     ligi_clog_folder_release(&log->folder, opened);
     return status;
 }

@@ -73,7 +73,7 @@ static lig_status make_temporary(const ligi_clog_folder *folder, const void *dat
     return status;
 }
 
-/* --- the file that says so --- */
+/* --- the file log/numbered --- */
 
 static void put_numbering(const ligi_numbering *numbering, uint8_t bytes[FILE_BYTES])
 {
@@ -148,8 +148,8 @@ lig_status ligi_numbered_draft_make(const ligi_clog_folder *folder, ligi_segment
     return status;
 }
 
-/* Whose segment has the number: *ours 1; 0: another's; -1: none has it. By what it holds, and not
- * by its link count, which may be one that the client remembers. */
+/* Whose segment has the number: *ours 1; 0: another's; -1: none has it. Decided by its content, not
+ * by its link count, which the client may have cached. */
 static lig_status look_at_number(const ligi_clog_folder *folder, const char *final,
                                  const ligi_numbered_draft *draft, int *ours, struct stat *info)
 {

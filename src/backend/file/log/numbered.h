@@ -1,6 +1,6 @@
 /* The log of a store that several hosts write to (docs/decisions/0009): each commit is a separate
  * segment, whose number is assigned permanently by link(2). A segment is never written again. The
- * file log/numbered says that the log is of this kind. */
+ * file log/numbered marks the log as numbered. */
 #ifndef LIGI_NUMBERED_H
 #define LIGI_NUMBERED_H
 

@@ -44,8 +44,8 @@ static lig_status read_segment(ligi_file_log *log, segment_bytes *segment)
     return status;
 }
 
-/* Hands on the items of `bytes` bytes of a record that are whole. *lost counts the others; events
- * are told when `problem`. */
+/* Passes on the intact items of `bytes` bytes of a record. *lost counts the others; events are
+ * reported if `problem`. */
 static lig_status hand_items(ligi_salvage *self, const uint8_t *record, size_t bytes,
                              uint64_t version, const ligi_clog_position *at, int problem)
 {
@@ -116,7 +116,7 @@ static int any_byte(const uint8_t *data, size_t bytes)
     return 0;
 }
 
-/* The end of the last segment: a record cut short that nobody was told of is no damage. */
+/* The end of the last segment: a record cut short that was never acknowledged is no damage. */
 static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
 {
     size_t offset = self->reached.offset;
@@ -137,9 +137,9 @@ static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uin
                 self->reached.version + 1, segment->number);
 }
 
-/* 1 when what follows in the last segment was never acknowledged: nothing says that the next one
- * was durable, neither a witness nor a whole record behind it. A killed process leaves that, and
- * the next writer cuts it off. */
+/* 1 when what follows in the last segment was never acknowledged: neither a witness nor an intact
+ * record after it shows that the next one was durable. A killed process leaves that, and the next
+ * writer cuts it off. */
 static int is_residue(const ligi_salvage *self, const segment_bytes *segment, uint64_t limit)
 {
     uint64_t version = self->reached.version + 1;
@@ -206,7 +206,7 @@ static lig_status hand_segments(ligi_file_log *log, ligi_salvage *self)
     uint64_t *numbers;
     size_t count;
 
-    /* Asked for before the segments are read: others go on committing. */
+    /* Read before the segments: others continue to commit. */
     self->synced = acknowledged(log);
     self->numbered = log->numbered != 0;
     LIG_TRY(ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count));
@@ -266,7 +266,7 @@ static lig_status hand_base(void *context, const ligi_checkpoint_item *item)
                                  : salvage->base(salvage->context, item, visit->checkpoint);
 }
 
-/* The newest checkpoint whose header is whole; of its items those that are. */
+/* The newest checkpoint with an intact header, and its intact items. */
 static lig_status hand_checkpoint(ligi_file_log *log, ligi_salvage *self)
 {
     ligi_checkpoint_info info;
@@ -308,8 +308,8 @@ static lig_status ignore_item(void *context, const ligi_checkpoint_item *item)
     return LIG_OK;
 }
 
-/* The oldest checkpoint that is whole; damaged ones are told. What a repair of a numbered log
- * leaves for other hosts, below the newest, is not looked at. */
+/* The oldest intact checkpoint; damaged ones are reported. What a repair of a numbered log leaves
+ * for other hosts, below the newest, is ignored. */
 static lig_status verify_checkpoints(ligi_file_log *log, ligi_salvage *self, uint64_t *oldest)
 {
     uint64_t *numbers;
