@@ -24,7 +24,7 @@ typedef struct ligi_rados_cached {
 
 typedef struct ligi_rados_notice {
     rados_completion_t done; /* NULL: free */
-    char *answer;            /* who has heard it, and who has not in time */
+    char *answer;            /* who acknowledged it, and who did not in time */
     size_t answer_bytes;
 } ligi_rados_notice;
 
@@ -48,7 +48,7 @@ typedef struct ligi_rados {
     int watching, watch_lost;
     uint64_t watch;
     ligi_rados_notice notices[LIGI_RADOS_NOTICES];
-    int64_t alone_ns; /* until then nobody is told: there was nobody */
+    int64_t alone_ns; /* until then no notices are sent: nobody was watching */
 } ligi_rados;
 
 #endif

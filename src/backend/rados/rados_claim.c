@@ -43,8 +43,8 @@ typedef struct rados_pin {
     uint64_t packs[];
 } rados_pin;
 
-/* Without the pack, nothing is pinned; if its remover has it, the pack is condemned, and who pins
- * it will see that in the catalog. */
+/* Without the pack, nothing is pinned; if its remover has it, the pack is condemned, which the
+ * caller will see in the catalog. */
 static void pin_landed(void *context, size_t index, uint64_t bytes, int result)
 {
     rados_pin *pin = context;
@@ -65,7 +65,7 @@ static void pin_one(rados_pin *pin, ligi_rados_flight *flight, size_t index, int
     rados_write_op_t op = e->api.rados_create_write_op();
     rados_completion_t done = ligi_rados_flight_next(flight, index, 0);
 
-    /* The lock's class creates what it does not find. */
+    /* The lock class creates an object that does not exist. */
     e->api.rados_write_op_assert_exists(op);
     ligi_rados_op_lock(e, op, &lock);
     if (done == NULL)

@@ -32,7 +32,7 @@ lig_status ligi_rados_marker_put(void *self, const void *marker, size_t bytes)
         if (status == LIG_OK && found_bytes == bytes && memcmp(found, marker, bytes) == 0)
             return LIG_OK;
         if (status == LIG_OK || (status == LIG_E_NOTFOUND && result == -EEXIST))
-            return e->host->fail(LIG_E_EXISTS, "there is a store in pool '%s', prefix '%s' already",
+            return e->host->fail(LIG_E_EXISTS, "a store already exists in pool '%s', prefix '%s'",
                                  e->pool, e->prefix);
         if (status != LIG_E_NOTFOUND)
             return status;
@@ -188,7 +188,7 @@ static lig_status visit_entries(log_walk *walk, rados_omap_iter_t entries)
     }
 }
 
-/* The version and the entries in one operation: they belong together. */
+/* The version and the entries in one operation, so that they are consistent. */
 static lig_status read_page(log_walk *walk)
 {
     ligi_rados *e = walk->e;
@@ -244,8 +244,8 @@ lig_status ligi_rados_log_read(void *self, const ligi_log_end *end, int64_t fres
 
 /* --- trimming --- */
 
-/* Half of what there may be stays, for those who follow the log: the next trim comes before the
- * other half has been added. */
+/* Half of the limit stays, for readers that follow the log: the next trim comes before the other
+ * half has been added. */
 static int kept_from(ligi_rados *e, uint64_t *version)
 {
     uint8_t last[8];

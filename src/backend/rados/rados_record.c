@@ -43,7 +43,7 @@ lig_status ligi_rados_record_put(ligi_rados *e, uint64_t version, const void *re
     const int apart = bytes > LIGI_RADOS_INLINE_MAX;
 
     if (bytes < LIGI_RECORD_ID_BYTES || bytes > LIGI_RADOS_RECORD_MAX)
-        return e->host->fail(LIG_E_LIMIT, "a commit of %zu bytes (at most %llu)", bytes,
+        return e->host->fail(LIG_E_LIMIT, "commit of %zu bytes: the limit is %llu", bytes,
                              (unsigned long long)LIGI_RADOS_RECORD_MAX);
     value->apart = apart;
     value->size = apart ? APART_BYTES : bytes + 1;
@@ -135,7 +135,7 @@ typedef struct record_walk {
     uint64_t before;
 } record_walk;
 
-/* Its number is decided: it was trimmed, or another record has it. */
+/* The number is settled: its record was trimmed, or another record has it. */
 static int visit_record(void *context, const char *key, size_t key_bytes, const void *value,
                         size_t bytes)
 {

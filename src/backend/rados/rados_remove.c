@@ -52,7 +52,7 @@ static uint64_t stripes_of(const ligi_rados_body *body)
 
 /* --- the dead --- */
 
-/* Its key stays until all stripes are gone: a removal that is interrupted is taken up again. */
+/* Its key stays until all stripes are removed: an interrupted removal is resumed. */
 void ligi_rados_dead_put(ligi_rados *e, rados_write_op_t op, const ligi_rados_body *body)
 {
     uint8_t value[DEAD_BYTES];
@@ -195,8 +195,8 @@ static int declare_dead(ligi_rados *e, const ligi_rados_body *body, const void *
     return ligi_rados_op_run(e, op, e->meta, ligi_rados_list_name(body->object).text);
 }
 
-/* The draft was sealed or given up while its claim was taken: undoes the taking, which creates a
- * stripe where there is none. */
+/* The draft was sealed or aborted while its claim was taken: removes the stripe that taking the
+ * claim created. */
 static int give_back(ligi_rados *e, const ligi_rados_body *body)
 {
     ligi_class_argument argument = ligi_class_unlock_encode(LIGI_RADOS_WRITER_LOCK, "drafts");

@@ -8,10 +8,10 @@
 
 enum {
     WATCH_S = 30,         /* a watcher that is silent for so long is forgotten */
-    NOTICE_MS = 3000,     /* for how long a stopped watcher is waited for */
-    LOOK_NS = 1000000000, /* a notice is late by more than this: look */
-    ALONE_NS = 100000000, /* where nobody watches, notices only delay commits */
-    EMPTY_BYTES = 8       /* the answer of nobody: two lists without entries */
+    NOTICE_MS = 3000,     /* how long to wait for a stopped watcher */
+    LOOK_NS = 1000000000, /* if a notice is late by more than this, poll */
+    ALONE_NS = 100000000, /* if nobody watches, notices only delay commits */
+    EMPTY_BYTES = 8       /* the answer if nobody watches: two empty lists */
 };
 
 static void heard(ligi_rados *e, uint64_t version)
@@ -117,7 +117,7 @@ void ligi_rados_notify(ligi_rados *e, uint64_t version)
     if (notice != NULL && e->api.rados_aio_create_completion2(NULL, NULL, &done) == 0)
         notice->done = done;
     pthread_mutex_unlock(&e->news_lock);
-    /* Without the lock: librados's own are taken before it when a notice comes. */
+    /* Without the lock: when a notice arrives, librados's own locks are taken before it. */
     if (done == NULL ||
         e->api.rados_aio_notify(e->meta, LIGI_RADOS_HEAD, done, (const char *)text, sizeof text,
                                 NOTICE_MS, &notice->answer, &notice->answer_bytes) == 0)

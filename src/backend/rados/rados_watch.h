@@ -1,4 +1,5 @@
-/* News of commits: watch and notify. A notice may be lost; the version in the log is the truth. */
+/* Notices of commits: watch and notify. A notice may be lost; the version in the log is
+ * authoritative. */
 #ifndef LIGI_RADOS_WATCH_H
 #define LIGI_RADOS_WATCH_H
 

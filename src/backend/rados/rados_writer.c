@@ -170,7 +170,8 @@ lig_status ligi_rados_object_push(void *writer, uint64_t bytes)
         return LIG_OK;
     if (w->pushed == w->body.stripes_max) {
         if (w->body.stripes_max > UINT32_MAX / 2)
-            return e->host->fail(LIG_E_LIMIT, "a pack of more than %u stripes", UINT32_MAX / 2);
+            return e->host->fail(LIG_E_LIMIT, "pack too large: the limit is %u stripes",
+                                 UINT32_MAX / 2);
         int result = put_draft(w, 2 * w->body.stripes_max);
         if (result == -ECANCELED)
             return claim_lost(w);

@@ -145,7 +145,7 @@ static lig_status fill_restart(restart *self, const ligi_remote_state *state)
     return LIG_OK;
 }
 
-/* One record with the whole catalog, which follows whatever is before it. */
+/* One record with the whole catalog, which may follow any other. */
 static lig_status put_restart(ligi_remote_volume *volume, ligi_remote_state *state)
 {
     restart self = {0};

@@ -32,7 +32,7 @@ static void leave_queue(ligi_remote_volume *volume, const ligi_remote_turn *leav
     *link = leaving->next;
 }
 
-/* The lock is held, and somebody else has the turn. */
+/* The lock is held, and it is another thread's turn. */
 static int wait_turn(ligi_remote_volume *volume, int64_t timeout_ns)
 {
     ligi_remote_turn me = {.thread = pthread_self()}, **link = &volume->turns;
@@ -137,7 +137,7 @@ static lig_status send_record(ligi_remote_volume *volume, const ligi_remote_stat
     ligi_log_end end = {base->version, seen_ns};
     int64_t now_ns = ligi_date_ns();
 
-    /* The same way back as every reader: nothing is sent that cannot be read. */
+    /* Decoded as every reader does: nothing is sent that cannot be read. */
     LIG_TRY(ligi_remote_record_get(bytes->data, bytes->bytes, &record));
     LIG_TRY(ligi_remote_state_apply(base, &record, &next));
     lig_status status = volume->ops->log_append(volume->engine, &end, volume->windows.fresh_ns,
@@ -218,7 +218,8 @@ static lig_status check_edit(const lig_catalog_edit *edit)
     return LIG_OK;
 }
 
-/* A process that slept for long may find that its packs were taken for leftovers of a dead one. */
+/* A process that was suspended for long may find that its packs were removed as those of a dead
+ * process. */
 static lig_status check_packs(ligi_remote_volume *volume, const ligi_remote_state *base,
                               const lig_catalog_edit *edit)
 {

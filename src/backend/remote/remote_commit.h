@@ -11,9 +11,9 @@ lig_status ligi_remote_turn_take(ligi_remote_volume *volume, int64_t timeout_ns)
 void ligi_remote_turn_end(ligi_remote_volume *volume);
 int ligi_remote_turn_mine(ligi_remote_volume *volume);
 
-/* What a commit says beside its id, version, chain and date, which are filled here. It follows
- * `base`, of which seen_ns is known (ligi_log_end). LIG_E_BUSY, without an error text, if something
- * else followed it. */
+/* The contents of a commit besides its id, version, chain and date, which are filled here. It
+ * follows `base`, of which seen_ns is known (ligi_log_end). LIG_E_BUSY, without an error text, if
+ * something else followed it. */
 lig_status ligi_remote_append(ligi_remote_volume *volume, ligi_remote_state *base, int64_t seen_ns,
                               ligi_remote_edit *edit);
 /* Takes the number of a commit whose outcome is unknown. LIG_E_BUSY: the commit, or another, has

@@ -10,12 +10,12 @@
 #include <signal.h>
 #include <string.h>
 
-/* Commits between two looks whether a checkpoint is due. Whoever makes the commit looks, so that
- * few processes do it at the same time. */
+/* Commits between two checks whether a checkpoint is due. The process that commits checks, so that
+ * few do it at the same time. */
 enum { CHECKPOINT_STEP = 64 };
 /* A checkpoint is due when the log since the last has this part of its size, */
 enum { CHECKPOINT_PART = 4 };
-/* or this many commits: each is a request for who opens the store. */
+/* or this many commits: each costs a request when the store is opened. */
 enum { CHECKPOINT_MOST = 1024 };
 enum { OLD_CHECKPOINTS_MAX = 16 };
 

@@ -1,5 +1,5 @@
-/* The thread of a remote volume that does what nobody waits for: renews leases, writes checkpoints,
- * removes what is due. */
+/* The background thread of a remote volume: renews leases, writes checkpoints, removes what is
+ * due. */
 #ifndef LIGI_REMOTE_KEEPER_H
 #define LIGI_REMOTE_KEEPER_H
 
@@ -10,7 +10,7 @@ lig_status ligi_keeper_start(ligi_remote_volume *volume);
 /* Finishes what was begun, and a checkpoint that is due. */
 void ligi_keeper_stop(ligi_remote_volume *volume);
 
-/* A commit of this process has made `version`: now and then that is a reason for a checkpoint. */
+/* This process has committed `version`: a checkpoint may be due. */
 void ligi_keeper_committed(ligi_remote_volume *volume, uint64_t version);
 /* Packs are condemned: they are removed when their grace is over. */
 void ligi_keeper_sweep(ligi_remote_volume *volume);

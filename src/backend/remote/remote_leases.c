@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A lease is renewed when this part of its life is over; the rest is for retries. */
+/* A lease is renewed after this part of its lifetime; the rest is for retries. */
 enum { RENEW_PART = 3 };
 
 /* --- leases --- */
@@ -90,7 +90,7 @@ int64_t ligi_remote_leases_renew(ligi_remote_volume *volume)
             ligi_log(LIG_LOG_WARNING, "%s: a pin, a claim or a lock could not be renewed: %s",
                      volume->name, lig_error_text());
         if (status != LIG_OK && status != LIG_E_NOTFOUND)
-            return now_ns + pause_ns; /* the others are tried again with it */
+            return now_ns + pause_ns; /* the others are retried with it */
         lease = volume->leases;       /* the list may have changed meanwhile */
     }
     return next_ns;
@@ -181,7 +181,7 @@ lig_status ligi_remote_claim_check(ligi_remote_volume *volume, uint64_t id)
 
 typedef struct remote_pin {
     ligi_remote_volume *volume;
-    ligi_remote_lease lease; /* its thing is NULL if the pin had expired before it began */
+    ligi_remote_lease lease; /* its object is NULL if the pin had expired before it began */
     pid_t pid;
 } remote_pin;
 
@@ -212,8 +212,8 @@ lig_status ligi_remote_pin(void *opaque, const uint64_t *packs, size_t count, in
         *out = pin;
         return LIG_OK;
     }
-    /* Pins first, then looks: a remover condemns first, and then looks for pins. So at least one of
-     * the two sees the other. The caller finds the packs that are condemned gone (pack_size,
+    /* Pins first, then checks: a remover condemns first, and then checks for pins. So at least one
+     * of the two sees the other. The caller finds the packs that are condemned gone (pack_size,
      * pack_claim), and its model too. */
     lig_status status = pin_packs(pin, packs, count, expires_ns);
     if (status == LIG_OK)

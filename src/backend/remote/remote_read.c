@@ -207,7 +207,7 @@ static lig_status read_rounds(read_plan *plan)
     return LIG_OK;
 }
 
-/* The pack is shorter than a range says: which? */
+/* Finds the range that exceeds the pack. */
 static lig_status find_beyond(read_plan *plan, size_t count)
 {
     uint64_t size;
@@ -279,8 +279,8 @@ static lig_status size_of(ligi_remote_volume *volume, uint64_t id, uint64_t *byt
     return status == LIG_E_NOTFOUND ? no_pack(volume, id) : status;
 }
 
-/* Who asks for the size is about to use the pack: a condemned one is gone. Who reads has used it
- * before. */
+/* A caller that asks for the size is about to use the pack: a condemned one does not exist. A
+ * caller that reads has used it before. */
 lig_status ligi_remote_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
 {
     ligi_remote *self = opaque;
@@ -293,7 +293,7 @@ lig_status ligi_remote_pack_size(void *opaque, uint64_t id, uint64_t *bytes)
     return condemned ? no_pack(volume, id) : size_of(volume, id, bytes);
 }
 
-/* The mapping is a copy in memory: it stays whatever happens to the pack. */
+/* The mapping is a copy in memory: it stays valid regardless of the pack. */
 lig_status ligi_remote_pack_map(void *opaque, uint64_t id, uint32_t flags, lig_mapping *mapping)
 {
     ligi_remote *self = opaque;

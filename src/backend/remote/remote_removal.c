@@ -349,7 +349,7 @@ lig_status ligi_remote_pack_next(void *opaque, uint64_t after, uint64_t *id)
     lig_status status;
 
     LIG_TRY(ligi_remote_usable(self));
-    /* Who looks for leftovers begins here. Nothing may be condemned, so no sweep may follow. */
+    /* A search for leftovers begins here. Nothing may be condemned, so no sweep may follow. */
     if (after == 0 && !self->read_only && remove_drafts(volume) != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: leftovers of dead writers could not be removed: %s",
                  volume->name, lig_error_text());

@@ -35,7 +35,7 @@ static void note_named(ligi_remote_volume *volume, const ligi_remote_record *rec
     pthread_mutex_unlock(&volume->lock);
 }
 
-/* Commits were not looked at one by one. */
+/* Commits were not checked one by one. */
 static void note_all_named(ligi_remote_volume *volume)
 {
     pthread_mutex_lock(&volume->lock);
@@ -187,7 +187,7 @@ static lig_status ignore_problem(void *context, const char *text, const void *ev
     return LIG_OK;
 }
 
-/* What is damaged is left out; the rest can be read, and nothing is committed until a repair. */
+/* Damaged parts are omitted; the rest can be read, and nothing is committed until a repair. */
 static lig_status load_damaged(ligi_remote_volume *volume, ligi_remote_state **state)
 {
     uint64_t end;
@@ -256,7 +256,8 @@ void ligi_remote_publish(ligi_remote_volume *volume, ligi_remote_state *state, i
     pthread_mutex_unlock(&volume->lock);
 }
 
-/* The store was made anew, or repaired, behind our back: the latest state is no longer true. */
+/* The store was created anew or repaired by another process: the latest state is no longer
+ * valid. */
 static void publish_anyway(ligi_remote_volume *volume, ligi_remote_state *state, int64_t seen_ns)
 {
     pthread_mutex_lock(&volume->lock);

@@ -21,8 +21,8 @@ void ligi_remote_publish(ligi_remote_volume *volume, ligi_remote_state *state, i
 /* A record with LIGI_REMOTE_RESTART was read or written: it replaces what was damaged. */
 void ligi_remote_repaired(ligi_remote_volume *volume);
 
-/* What can be read, for a repair: `*state` is the catalog without what is damaged; `problem` gets a
- * sentence for each damage. *end is the last commit that exists. */
+/* For a repair: `*state` is the catalog without its damaged parts; `problem` gets a description of
+ * each damage. *end is the last commit that exists. */
 lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem problem,
                                void *context, ligi_remote_state **state, uint64_t *end);
 

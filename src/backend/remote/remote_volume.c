@@ -163,7 +163,8 @@ static lig_status find_store(ligi_remote_volume *volume)
     LIG_TRY(make_marker(volume));
     status = find_marker(volume);
     if (status == LIG_E_NOTFOUND)
-        return lig_fail(LIG_E_IO, "%s: what was written a moment ago is not there", volume->name);
+        return lig_fail(LIG_E_IO, "%s: the object that was just written cannot be found",
+                        volume->name);
     return status;
 }
 
@@ -304,7 +305,7 @@ static lig_status open_handle(ligi_remote *self, place_request *request, const c
 
     LIG_TRY(check_windows(request->options->ours, &request->windows));
     self->read_only = request->options->ours->mode[0] == 'r';
-    /* Handles share what they may share: opened with other options, it is as another process. */
+    /* Handles opened with other options share nothing, like handles of separate processes. */
     snprintf(key, sizeof key, "remote %s:%s", request->ops->scheme, config);
     LIG_TRY(ligi_shared_acquire(key, &volume_kind, LIGI_SHARED_ANY, request, &object));
     self->volume = object;
@@ -394,7 +395,8 @@ int64_t ligi_remote_boot_ns(void)
     return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
 }
 
-/* A mapping is a copy, so it would stay; but making one for every load would read whole packs. */
+/* A mapping is a copy and would stay valid; but making one for every load would read whole
+ * packs. */
 static uint32_t remote_flags(void *opaque)
 {
     const ligi_remote *self = opaque;

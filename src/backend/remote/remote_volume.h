@@ -103,7 +103,7 @@ typedef struct ligi_remote { /* a handle */
 lig_status ligi_remote_usable(const ligi_remote *self);
 lig_status ligi_remote_writable(const ligi_remote *self);
 
-/* Opens a handle on the place that `config` (what stands behind "scheme:") names. */
+/* Opens a handle on the place that `config` (the URI without "scheme:") names. */
 lig_status ligi_remote_open(const ligi_engine_ops *ops, const char *config, void **self);
 void ligi_remote_close(void *self);
 extern const lig_volume_ops ligi_remote_volume_ops;

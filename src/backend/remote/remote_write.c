@@ -142,7 +142,7 @@ static lig_status add_block(remote_writer *self, const lig_piece *piece, uint64_
         LIG_TRY(ligi_alloc(&self->block, LIG_BLOCK_BYTES, "a block of a pack"));
     uint8_t *to = fits ? self->room + self->used : self->block;
     LIG_TRY(ligi_memory_to_host(to, from, bytes, piece->memory, piece->device));
-    /* What is hashed is what is sent, also if the caller changes its memory meanwhile. */
+    /* The hashed bytes are those that are sent, even if the caller changes its memory meanwhile. */
     if (hash != NULL)
         *hash = lig_hash_block(self->secret, to, bytes);
     if (!fits)

@@ -1,8 +1,8 @@
 /* An engine is a storage service that others operate (S3, RADOS): what a remote volume needs of it.
  *
  * The volume over it (remote.h) has the catalog's index, the commit and removal protocols, hashes,
- * the local cache and the options that all engines share. An engine only moves bytes, and answers
- * these questions: which commit has number n, who uses this pack, what time is it there. A new
+ * the local cache and the options that all engines share. An engine only moves bytes, numbers
+ * commits, records who uses a pack, and knows the service's time. A new
  * service implements this table and inherits the rest (docs/decisions/0011).
  *
  * An engine is a shared object of its own, `libligament_<scheme>.so`, which exports the table as

@@ -80,7 +80,7 @@ void ligi_s3_remove_later(ligi_s3 *s3, const char *key)
     later_removal *removal = calloc(1, sizeof *removal + bytes);
     ligi_s3_transfer *ended;
 
-    /* What stays ends by time. */
+    /* What remains expires. */
     if (removal == NULL)
         return;
     memcpy(removal->key, key, bytes);
@@ -254,7 +254,7 @@ static lig_status s3_marker_put(void *self, const void *marker, size_t bytes)
     LIG_TRY(status);
     int ours = there.bytes == bytes && memcmp(there.data, marker, bytes) == 0;
     free(there.data);
-    return ours ? LIG_OK : s3->host->fail(LIG_E_EXISTS, "s3: there is a store already");
+    return ours ? LIG_OK : s3->host->fail(LIG_E_EXISTS, "s3: a store already exists there");
 }
 
 static lig_status s3_marker_get(void *self, void *marker, size_t *bytes)

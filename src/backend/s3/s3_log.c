@@ -147,7 +147,7 @@ static int is_fresh(const ligi_log_end *end, int64_t fresh_ns)
     return end->seen_ns != 0 && age >= 0 && age < fresh_ns;
 }
 
-/* One entry is asked for at first: mostly there is none. Then ever more at once. */
+/* One entry is requested at first, because usually there is none; then more and more at once. */
 lig_status ligi_s3_log_read(void *self, const ligi_log_end *end, int64_t fresh_ns,
                             ligi_log_visit visit, void *context)
 {
@@ -215,7 +215,7 @@ static int take_old(void *context, const ligi_s3_list_item *item)
     return old->count == TRIM_MAX;
 }
 
-/* One after the other: what a crash leaves has no gap. */
+/* One after the other, so that a crash leaves no gap. */
 static lig_status trim_some(ligi_s3 *s3, old_entries *old)
 {
     char key[LIGI_S3_SHORT_KEY_BYTES];

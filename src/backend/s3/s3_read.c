@@ -146,7 +146,8 @@ static lig_status take_fetch(void *context, ligi_s3_slot *slot)
         return ligi_s3_client_fail(s3->client, &slot->transfer, "cannot read");
     LIG_TRY(status);
     if (slot->transfer.filled_bytes != fetch->bytes)
-        return s3->host->fail(LIG_E_IO, "s3: cannot read s3://%s/%s: the server ignores Range",
+        return s3->host->fail(LIG_E_IO,
+                              "s3: cannot read s3://%s/%s: the server ignores the Range header",
                               ligi_s3_client_place(s3->client)->bucket, state->key);
     for (size_t i = 0; i < fetch->range_count; i++)
         if (--state->missing[fetch->range + i] == 0 && state->arrived != NULL)

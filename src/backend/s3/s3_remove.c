@@ -157,7 +157,7 @@ typedef struct upload_list {
     lig_status status;
 } upload_list;
 
-/* 1 if nobody claims the pack of an upload, and nobody may be about to: the claim is written
+/* 1 if the pack of an upload is not claimed and cannot be claimed soon: the claim is written
  * first. */
 static int is_loose(ligi_s3 *s3, const ligi_s3_list_item *item, uint64_t id)
 {
@@ -200,7 +200,7 @@ static lig_status abort_uploads(ligi_s3 *s3, uint64_t pack)
 
 /* The claim goes last: a claim without an upload is found again, an upload without a claim only
  * after an hour. A writer that completes its upload just before the abort looks for its claim
- * afterwards, and takes the pack back (ligi_s3_object_seal). */
+ * afterwards, and removes the pack (ligi_s3_object_seal). */
 static lig_status remove_draft(ligi_s3 *s3, uint64_t id)
 {
     char hold[LIGI_S3_SHORT_KEY_BYTES];

@@ -169,7 +169,7 @@ static lig_status fit_memory(s3_writer *writer, part_slot *slot, uint64_t bytes)
     slot->memory =
         bytes == LIGI_S3_PART_BYTES ? ligi_s3_part_take(writer->s3) : aligned_alloc(4096, bytes);
     if (slot->memory == NULL)
-        return writer->s3->host->fail(LIG_E_NOMEM, "s3: no memory for a part of %llu bytes",
+        return writer->s3->host->fail(LIG_E_NOMEM, "s3: out of memory for a part of %llu bytes",
                                       (unsigned long long)bytes);
     slot->capacity = bytes;
     return LIG_OK;
@@ -256,8 +256,8 @@ static lig_status complete(s3_writer *writer)
     return LIG_OK;
 }
 
-/* The claim is looked at on both sides of the write: a pack that became visible after its claim was
- * given to others is taken back. */
+/* The claim is checked before and after the write: a pack that became visible after its claim was
+ * lost is removed. */
 lig_status ligi_s3_object_seal(void *self)
 {
     s3_writer *writer = self;

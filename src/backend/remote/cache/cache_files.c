@@ -29,7 +29,7 @@ struct ligi_remote_cache {
     int folder;
     uint64_t bytes, store;
     pthread_mutex_t lock;
-    uint64_t added; /* since the folder was looked through; at first all of it */
+    uint64_t added; /* since the folder was listed; at first all of it */
 };
 
 static void name_of(const ligi_remote_cache *cache, uint64_t id, const char *kind,
@@ -82,7 +82,7 @@ lig_status ligi_remote_cache_open(const char *path, uint64_t bytes, const uint8_
     cache->folder = folder;
     cache->bytes = bytes;
     cache->store = ligi_hash64_plain(store, 16);
-    cache->added = bytes; /* the first use looks through it */
+    cache->added = bytes; /* the first use lists it */
     pthread_mutex_init(&cache->lock, NULL);
     *out = cache;
     return LIG_OK;
@@ -143,7 +143,7 @@ static lig_status list_names(DIR *folder, name_list *list)
     return LIG_OK;
 }
 
-/* One process at a time; others go on without. */
+/* One process at a time; others continue without evicting. */
 static void evict(ligi_remote_cache *cache)
 {
     name_list list = {0};
@@ -275,7 +275,7 @@ void ligi_cache_block_put(ligi_cache_file *file, uint64_t block, const void *fro
 {
     uint64_t sum = sum_of(from, bytes);
 
-    /* The bytes first: a check without its bytes is only a block that does not match. */
+    /* The bytes first: a check without its bytes only makes the block invalid. */
     if (pwrite(file->data_fd, from, bytes, (off_t)(block * LIG_BLOCK_BYTES)) == (ssize_t)bytes &&
         pwrite(file->sums_fd, &sum, sizeof sum, sum_place(block)) == (ssize_t)sizeof sum)
         file->added += bytes;

@@ -158,7 +158,7 @@ lig_status ligi_remote_cache_read(ligi_remote_cache *cache, const ligi_cached_pa
         LIG_TRY(pack->ops->object_size(pack->engine, object, &bytes));
         known = ligi_cache_file_open(cache, pack->id, bytes, &self.file);
     }
-    if (!known) /* the folder is full, or was taken away */
+    if (!known) /* the folder is full, or was removed */
         return pack->ops->object_read(pack->engine, object, ranges, count, arrived, context);
     lig_status status = ligi_alloc(&self.block, BLOCK, "a block of a pack");
     if (status == LIG_OK)

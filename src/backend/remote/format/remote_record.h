@@ -9,7 +9,7 @@
 
 #define LIGI_REMOTE_ID_BYTES 16
 
-/* The catalog is what this record holds, whatever was before: after a repair. */
+/* The record replaces the whole catalog: after a repair. */
 #define LIGI_REMOTE_RESTART 1u
 
 typedef struct ligi_pack_list {
@@ -17,7 +17,7 @@ typedef struct ligi_pack_list {
     size_t count;
 } ligi_pack_list;
 
-/* What a commit says, before it is bytes. Borrows. */
+/* A commit before it is encoded. Borrows. */
 typedef struct ligi_remote_edit {
     uint8_t id[LIGI_REMOTE_ID_BYTES]; /* random: recognises the record after a lost reply */
     uint32_t flags;

@@ -1,5 +1,6 @@
-/* The catalog of a remote volume at one version: what the log says so far, and the decisions that
- * follow from it. Pure: no I/O, no clock. States are never changed once made, and **shared**. */
+/* The catalog of a remote volume at one version: the contents of the log so far, and the decisions
+ * that follow from them. Pure: no I/O, no clock. States are never changed once made, and
+ * **shared**. */
 #ifndef LIGI_REMOTE_STATE_H
 #define LIGI_REMOTE_STATE_H
 

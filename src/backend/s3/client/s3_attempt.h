@@ -1,4 +1,4 @@
-/* One attempt of a transfer: its URL, signature and libcurl options, and what came of it. */
+/* One attempt of a transfer: its URL, signature and libcurl options, and its result. */
 #ifndef LIGI_S3_ATTEMPT_H
 #define LIGI_S3_ATTEMPT_H
 

@@ -139,7 +139,7 @@ static void settle(ligi_s3_client *client, ligi_s3_transfer *transfer)
     end_transfer(transfer);
 }
 
-/* What a program set; a request without keys is not signed. */
+/* The credentials that a program set; a request without keys is not signed. */
 static void read_keys(ligi_s3_client *client, ligi_s3_keys *keys)
 {
     const struct {

@@ -10,9 +10,8 @@ typedef struct ligi_s3_absent {
     size_t bytes;
     int64_t seen_ns, fresh_ns; /* the fence of log_append; fresh_ns 0: none */
     int64_t timeout_ns;
-    int removable; /* somebody else's is removed at any time, ours is not: one that was there and is
-                      not any more was somebody else's */
-    int unconditional; /* the only writer (writer=single): look, then write */
+    int removable;     /* only other writers' objects may disappear */
+    int unconditional; /* the only writer (writer=single): check, then write */
 } ligi_s3_absent;
 
 /* LIG_E_BUSY without an error text: another object is there, or the fence has closed. LIG_E_IO: the

@@ -47,7 +47,7 @@ static lig_status fail_lost(ligi_s3_hold *hold)
                                 ligi_s3_client_place(hold->s3->client)->prefix, hold->key);
 }
 
-/* Is it there, and ours? */
+/* Whether it exists and is ours. */
 static lig_status look(ligi_s3_hold *hold)
 {
     ligi_s3 *s3 = hold->s3;
@@ -82,7 +82,8 @@ lig_status ligi_s3_hold_renew(ligi_s3_hold *hold, int64_t ttl_ns)
     return LIG_OK;
 }
 
-/* A claim that is younger than its time here is so at the server, which counts from later. */
+/* A claim that has not ended by this host's clock has not ended at the server, which counts from a
+ * later moment. */
 lig_status ligi_s3_hold_check(ligi_s3_hold *hold)
 {
     pthread_mutex_lock(&hold->lock);

@@ -22,7 +22,7 @@ void ligi_s3_lease_encode(const uint8_t token[LIGI_RECORD_ID_BYTES], int64_t ttl
                           uint8_t out[LIGI_S3_LEASE_HEADER_BYTES]);
 /* 0 if it is malformed. `object` is borrowed. */
 int ligi_s3_lease_decode(const ligi_s3_small *object, ligi_s3_lease *lease);
-/* In force, or nobody can tell: ages are in whole seconds, and the doubt protects. */
+/* In force, or undecidable: ages are in whole seconds, and in doubt the object protects. */
 int ligi_s3_lease_lives(const ligi_s3_lease *lease);
 /* Ended so long ago that what it left may be removed: twice its time. */
 int ligi_s3_lease_stale(const ligi_s3_lease *lease);

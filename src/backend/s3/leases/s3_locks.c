@@ -91,7 +91,7 @@ static void remove_older(const s3_lock *lock)
     ligi_s3_remove_later(lock->s3, key);
 }
 
-/* Writes the next number, then looks again: a process that slept since it listed finds a higher
+/* Writes the next number, then lists again: a process that slept since it listed finds a higher
  * one. */
 static lig_status take(s3_lock *lock)
 {

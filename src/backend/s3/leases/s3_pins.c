@@ -47,8 +47,8 @@ lig_status ligi_s3_pin(void *self, const uint64_t *packs, size_t count, int64_t 
     s3_pin *made;
 
     if (count > PIN_PACKS_MAX)
-        return s3->host->fail(LIG_E_LIMIT, "s3: a pin of %zu packs, at most %d are possible", count,
-                              PIN_PACKS_MAX);
+        return s3->host->fail(LIG_E_LIMIT, "s3: too many packs in a pin: %zu, the limit is %d",
+                              count, PIN_PACKS_MAX);
     made = calloc(1, sizeof *made);
     if (made != NULL) {
         made->s3 = s3;
@@ -97,7 +97,8 @@ void ligi_s3_unpin(void *self, int forked)
     free(pin);
 }
 
-/* --- the pins of everybody ------------------------------------------------------------------ */
+/* --- the pins of all processes
+ * ------------------------------------------------------------------ */
 
 typedef struct pin_list {
     char (*keys)[LIGI_S3_SHORT_KEY_BYTES];

@@ -34,7 +34,7 @@ ligi_s3_verdict ligi_s3_answer_verdict(const ligi_s3_answer *answer)
     }
     if (answer->http >= 200 && answer->http < 300)
         return LIGI_S3_DONE;
-    /* Two writers met: the server says so instead of choosing. */
+    /* Two writers conflict: the server reports it instead of choosing one. */
     if (is_transient(answer) || has_code(answer, "OperationAborted") ||
         has_code(answer, "ConditionalRequestConflict"))
         return LIGI_S3_RETRY;

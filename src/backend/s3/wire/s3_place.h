@@ -24,7 +24,7 @@ typedef struct ligi_s3_place_options {
     const char *addressing; /* "path", "host" or NULL: host at Amazon, path at other endpoints */
 } ligi_s3_place_options;
 
-/* `rest` is what stands behind "s3:" in a URI: "//bucket/prefix". LIG_E_INVALID with a text. */
+/* `rest` is the URI without "s3:": "//bucket/prefix". LIG_E_INVALID with a text. */
 lig_status ligi_s3_place_parse(const ligi_engine_host *host, const char *rest,
                                const ligi_s3_place_options *options, ligi_s3_place *place);
 /* The encoded path of a key below the prefix; the bucket itself if `key` is NULL. 0 if it does not
