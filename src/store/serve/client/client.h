@@ -20,7 +20,7 @@ typedef enum ligi_client_state {
 /* The options of the URI. */
 typedef struct ligi_client_options {
     int64_t retry;       /* seconds to keep trying after the connection was lost; 0: fail at once */
-    int64_t liveness_ms; /* a server that is silent for so long while it is asked is lost */
+    int64_t liveness_ms; /* a server that is silent for so long during a request is lost */
     char *secret_file;
     char *transport; /* "auto", "tcp", "shm" */
 } ligi_client_options;
@@ -53,7 +53,7 @@ typedef struct ligi_client {
     uint32_t call_count;
     uint64_t flight_bytes; /* of their payloads and those of the replies */
     uint64_t next_id, next_sequence;
-    uint64_t version;         /* the latest that a reply told */
+    uint64_t version;         /* the latest that a reply reported */
     ligi_client_call *parked; /* a WATCH that waits at the server; NULL: none */
     int parking;              /* a thread is about to send it */
     uint64_t *releases;       /* that found the queue full */

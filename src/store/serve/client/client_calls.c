@@ -54,7 +54,7 @@ static lig_status clear_time_stamps(lig_store *store, const char *name)
     return ask_plainly(store, &call);
 }
 
-/* Not repeated: the server that is there after a loss is another one. */
+/* Not repeated: after a loss, the server may be another one. */
 static lig_status shutdown_server(lig_store *store)
 {
     ligi_client *client = ligi_client_of(store);

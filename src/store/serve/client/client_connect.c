@@ -183,8 +183,8 @@ static lig_status wait_for(ligi_client *client, int (*is_done)(void *context),
     return status;
 }
 
-/* Processes of two containers can have the same number and, with the network of the host, the same
- * name of the host: the namespace of the numbers tells them apart. */
+/* Processes of two containers can have the same pid and, with the host's network, the same host
+ * name: the pid namespace distinguishes them. */
 static void name_host(char host[LIGI_SERVED_HOST_BYTES_MAX + 1])
 {
     struct stat info;
@@ -270,10 +270,9 @@ static lig_status check_link(const ligi_client *client, const ligi_link *link)
     if (!ligi_link_up(link))
         return lig_fail(LIG_E_PEER, "the connection to %s was lost at once", client->uri);
     if (client->session && memcmp(client->uuid, client->welcome.uuid, sizeof client->uuid) != 0)
-        return lig_fail(LIG_E_MISMATCH, "%s serves another store than before (open it again)",
-                        client->uri);
+        return lig_fail(LIG_E_MISMATCH, "%s now serves another store (open it again)", client->uri);
     if (client->session && client->limited != is_limited(client))
-        return lig_fail(LIG_E_MISMATCH, "the role at %s is another than before (open it again)",
+        return lig_fail(LIG_E_MISMATCH, "the role at %s has changed (open the store again)",
                         client->uri);
     return LIG_OK;
 }
@@ -365,7 +364,7 @@ static int never(void *context)
     return 0;
 }
 
-/* A client may have its new secret a little later than the server. */
+/* A client may get its new secret a little later than the server. */
 static int may_succeed_later(const ligi_client *client, lig_status status)
 {
     return status == LIG_E_PEER || status == LIG_E_IO ||

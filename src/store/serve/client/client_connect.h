@@ -1,4 +1,4 @@
-/* The connection of a client: made, watched, made again. */
+/* The connection of a client: connecting, liveness, reconnecting. */
 #ifndef LIGI_CLIENT_CONNECT_H
 #define LIGI_CLIENT_CONNECT_H
 

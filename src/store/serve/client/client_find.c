@@ -14,11 +14,11 @@ static lig_status check_match(const ligi_served_match *from, const ligi_layers *
     size_t tensors = lig_ref_model(ref)->tensor_count;
     for (size_t i = 0; i < from->tensor_count; i++)
         if (from->tensors[i].stored >= tensors)
-            return lig_fail(LIG_E_CORRUPT, "a match with tensor %zu of %zu",
+            return lig_fail(LIG_E_CORRUPT, "invalid match: tensor %zu of %zu",
                             from->tensors[i].stored, tensors);
     for (size_t i = 0; asking && i < from->layer_count; i++)
         if (from->layers[i] >= asking->graph.layer_count)
-            return lig_fail(LIG_E_CORRUPT, "a match with layer %u of %u", from->layers[i],
+            return lig_fail(LIG_E_CORRUPT, "invalid match: layer %u of %u", from->layers[i],
                             asking->graph.layer_count);
     return LIG_OK;
 }

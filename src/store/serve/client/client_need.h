@@ -1,4 +1,4 @@
-/* Answers the requests of a server during a save: hashes of blocks, or bytes. */
+/* Answers the requests of a server during a save, for hashes of blocks or for bytes. */
 #ifndef LIGI_CLIENT_NEED_H
 #define LIGI_CLIENT_NEED_H
 

@@ -65,7 +65,7 @@ static lig_status not_connected(const ligi_client *client)
     return lig_fail(LIG_E_PEER, "not connected to %s", client->uri);
 }
 
-/* What a full queue held up. */
+/* Sends what a full queue delayed. */
 static void send_releases(ligi_client *client)
 {
     size_t sent = 0;
@@ -116,7 +116,7 @@ static void enter(ligi_client *client, ligi_client_call *call)
     client->flight_bytes += call->flight_bytes;
 }
 
-/* From now on others may use its share of the limits, although its thread has yet to notice. */
+/* From now on others may use its share of the limits, even before its thread notices. */
 static void end_call(ligi_client *client, ligi_client_call *call)
 {
     if (call->done)
@@ -282,7 +282,7 @@ void ligi_client_sent(ligi_client_call *call)
 
 /* --- one request --- */
 
-/* What the server counts as this call's bytes, as far as that is known before. */
+/* The bytes that the server counts for this call, as far as they are known in advance. */
 static uint64_t flight_of(const ligi_client_call *call)
 {
     uint64_t bytes = call->into_bytes;
@@ -373,7 +373,7 @@ static int is_interrupted(const ligi_client_call *call)
     return interrupt && interrupt->hook && interrupt->hook(interrupt->context);
 }
 
-/* With the lock, which is free while the interrupt is asked. */
+/* With the lock, which is released while the interrupt is polled. */
 static lig_status wait_for_slot(ligi_client *client, const ligi_client_call *call,
                                 slot_wait *waiting)
 {
@@ -423,7 +423,7 @@ void ligi_client_cancel(ligi_client *client, ligi_client_call *call)
     ligi_writer_fini(&body);
 }
 
-/* A stopped server is not waited for until `liveness_ms` is over when the caller wants to go. */
+/* If the caller is interrupted, a stopped server is not awaited for `liveness_ms`. */
 static int is_silent(const ligi_client *client, const ligi_client_call *call, int64_t now_ns)
 {
     return call->cancelled_ns && now_ns - call->cancelled_ns >= SILENT_NS &&
@@ -502,8 +502,8 @@ void ligi_client_note_loss(const ligi_client *client, const ligi_client_call *ca
         *lost_ns = now;
 }
 
-/* A server that stops keeps its connections until it has finished: until then the address leads
- * nowhere else. */
+/* A server that stops keeps its connections until it has finished: until then nobody else listens
+ * at the address. */
 lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t *lost_ns)
 {
     int64_t before = *lost_ns, limit = client->options.retry * INT64_C(1000000000);

@@ -13,7 +13,7 @@ typedef struct ligi_client_message {
 
 /* One request; zeroed but for what is asked. Stays where it is until it is finished. */
 struct ligi_client_call {
-    /* What is asked. The body is freed by ligi_client_call_fini, the data are borrowed. */
+    /* The request. The body is freed by ligi_client_call_fini, the data are borrowed. */
     uint16_t op;
     ligi_writer body;
     const struct iovec *data;
@@ -26,7 +26,7 @@ struct ligi_client_call {
     int keeps_messages;              /* NEED and DONE are for this call */
     int64_t deadline_ns;             /* without a reply by then the connection is ended; 0: never */
 
-    /* What came back, after LIG_OK. */
+    /* The reply, after LIG_OK. */
     const uint8_t *reply; /* the body */
     size_t reply_bytes;
     const uint8_t *reply_data;
@@ -74,7 +74,7 @@ int ligi_client_call_lost(ligi_client *client, const ligi_client_call *call);
 /* Frees what the call holds. */
 void ligi_client_call_fini(ligi_client_call *call);
 
-/* What has come for a call that keeps messages. */
+/* The messages for a call that keeps them. */
 typedef struct ligi_client_news {
     ligi_client_message *message; /* the oldest, which the caller frees; NULL: none */
     uint64_t done_number;

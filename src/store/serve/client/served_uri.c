@@ -73,7 +73,7 @@ static lig_status absolute(const char *path, char full[PATH_MAX])
     return LIG_OK;
 }
 
-/* What has a meaning in a URI is escaped. */
+/* Characters with a meaning in a URI are escaped. */
 static lig_status put_file(ligi_writer *uri, const char *path)
 {
     char full[PATH_MAX];

@@ -28,7 +28,7 @@ static lig_status get_excluded(ligi_reader *reader, lig_find_options *options)
     const char **names;
     size_t count = ligi_get_count(reader, NAME_LEAST);
     if (count > LIGI_SERVED_EXCLUDED_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu models to exclude, at most %d are possible", count,
+        return lig_fail(LIG_E_LIMIT, "too many models to exclude: %zu, the limit is %d", count,
                         LIGI_SERVED_EXCLUDED_MAX);
     if (count == 0)
         return LIG_OK;

@@ -19,7 +19,7 @@ lig_status ligi_served_metrics_read(ligi_reader *reader, lig_metric **metrics, s
     lig_metric *made = NULL;
     size_t number = ligi_get_count(reader, METRIC_LEAST);
     if (number > LIGI_LABELS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu metrics, at most %d are possible", number,
+        return lig_fail(LIG_E_LIMIT, "too many metrics: %zu, the limit is %d", number,
                         LIGI_LABELS_MAX);
     if (number == 0)
         return LIG_OK;
@@ -47,7 +47,8 @@ lig_status ligi_served_tags_read(ligi_reader *reader, lig_tag **tags, size_t *co
     lig_tag *made = NULL;
     size_t number = ligi_get_count(reader, TAG_LEAST);
     if (number > LIGI_LABELS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu tags, at most %d are possible", number, LIGI_LABELS_MAX);
+        return lig_fail(LIG_E_LIMIT, "too many tags: %zu, the limit is %d", number,
+                        LIGI_LABELS_MAX);
     if (number == 0)
         return LIG_OK;
     LIG_TRY(ligi_calloc(&made, number, sizeof *made, "tags"));

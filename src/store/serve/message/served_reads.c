@@ -42,7 +42,7 @@ lig_status ligi_served_read_get(const void *body, size_t bytes, ligi_served_read
     read->ref = ligi_get_varint(&reader);
     size_t count = ligi_get_count(&reader, RANGE_LEAST);
     if (count > LIGI_SERVED_RANGES_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu ranges in one request, at most %d are possible", count,
+        return lig_fail(LIG_E_LIMIT, "too many ranges in one request: %zu, the limit is %d", count,
                         LIGI_SERVED_RANGES_MAX);
     if (count) {
         LIG_TRY(ligi_calloc(&read->ranges, count, sizeof *read->ranges, "ranges"));

@@ -199,7 +199,7 @@ static lig_status get_parts(ligi_reader *reader, ligi_served_save *save)
     lig_part_data *parts;
     size_t count = ligi_get_count(reader, PART_LEAST);
     if (count > LIGI_SERVED_PARTS_MAX)
-        return lig_fail(LIG_E_LIMIT, "%zu parts, at most %d are possible", count,
+        return lig_fail(LIG_E_LIMIT, "too many parts: %zu, the limit is %d", count,
                         LIGI_SERVED_PARTS_MAX);
     if (count == 0)
         return LIG_OK;

@@ -20,7 +20,7 @@ static int stands_at(const char *text, const char *at, const char *place, size_t
            (at == text || (!is_of_name(at[-1]) && at[-1] != '/' && at[-1] != '.'));
 }
 
-/* A place without '/' is a word that texts may have for other reasons. */
+/* A place without '/' is a word that may occur in the text for another reason. */
 static void hide(const char *text, const char *place, char out[LIGI_ERROR_TEXT_BYTES])
 {
     size_t bytes = strlen(place), used = 0;

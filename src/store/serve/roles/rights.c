@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Who: a role with all models, or with those below its prefix. */
+/* Whether a role may access all models, or those below its prefix. */
 enum {
     READ = 1,
     READ_SOME = 2,

@@ -137,10 +137,11 @@ static lig_status take_prefix(const char *path, size_t number, const words *line
     const char *text = line->at[3];
     size_t bytes = line->bytes[3];
     if (role->kind == LIGI_ROLE_ADMIN)
-        return lig_fail(LIG_E_INVALID,
-                        "%s, line %zu: an admin has all models and no prefix (use the role read or "
-                        "write)",
-                        path, number);
+        return lig_fail(
+            LIG_E_INVALID,
+            "%s, line %zu: an admin sees all models and cannot have a prefix (use the role read or "
+            "write)",
+            path, number);
     if (bytes < 3 || bytes > sizeof role->prefix || memcmp(text + bytes - 2, "/*", 2) != 0 ||
         memchr(text, '*', bytes - 1) || text[0] == '/')
         return lig_fail(LIG_E_INVALID,

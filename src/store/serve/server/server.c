@@ -240,7 +240,7 @@ static int64_t left_until(int64_t end_ns)
     return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
-/* Replies that are on their way reach those who read them. */
+/* Waits until queued replies have been sent to clients that read them. */
 static int all_sent(void *context)
 {
     const lig_server *server = context;
@@ -252,7 +252,7 @@ static int all_sent(void *context)
     return 1;
 }
 
-/* No new requests; those that run may end, and their replies are sent. LIG_E_TIMEOUT. */
+/* Accepts no new requests, waits for running ones and sends their replies. LIG_E_TIMEOUT. */
 static lig_status quiesce(lig_server *server, int64_t grace_ns)
 {
     int64_t end_ns = ligi_now_ns() + (grace_ns > 0 ? grace_ns : 0);
@@ -265,7 +265,7 @@ static lig_status quiesce(lig_server *server, int64_t grace_ns)
     return uploads != LIG_OK ? uploads : requests;
 }
 
-/* What still runs is interrupted. */
+/* Interrupts what still runs. */
 static void end_all(lig_server *server)
 {
     end_sessions(server);

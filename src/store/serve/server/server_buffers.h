@@ -1,4 +1,4 @@
-/* Memory for what clients read: large buffers are kept and used again, since the kernel clears each
+/* Memory for replies to reads: large buffers are kept and used again, since the kernel clears each
  * page of a new one. */
 #ifndef LIGI_SERVER_BUFFERS_H
 #define LIGI_SERVER_BUFFERS_H

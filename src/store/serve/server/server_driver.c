@@ -6,9 +6,9 @@
 #include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_queue.h"
 
-#define SHORT_NS 500000             /* an operation that takes longer on average is a worker's */
-#define COUNTED_NS 2000000          /* what one slow request counts at most in the average */
-#define LATE_NS INT64_C(2000000)    /* then the relief receives */
+#define SHORT_NS 500000          /* an operation that takes longer on average is run by a worker */
+#define COUNTED_NS 2000000       /* what one slow request counts at most in the average */
+#define LATE_NS INT64_C(2000000) /* then the relief receives */
 #define PATIENCE_NS INT64_C(300000) /* between short requests: a wake-up takes as long as many */
 enum { TAKEN_MAX = 8, QUIET_LOOKS = 50 };
 
@@ -31,7 +31,7 @@ static void note_time(ligi_served_driver *self, uint32_t op, int64_t took_ns)
     atomic_store(&self->mean_ns[op], mean - mean / 8 + took / 8);
 }
 
-/* Nothing overtakes a RELEASE: what comes behind it may need that it is done, or on its way. */
+/* Nothing overtakes a RELEASE: later requests may depend on it. */
 static int is_for_driver(ligi_served_driver *self, uint32_t op)
 {
     if (!self->receiving)
@@ -78,7 +78,7 @@ static int has_work(void *context)
     return server->driver.first != NULL || atomic_load(&server->closing);
 }
 
-/* The relief looks after the driver only while there are requests: an idle server sleeps. */
+/* The relief watches the driver only while there are requests: an idle server sleeps. */
 static void call_relief(ligi_served_driver *self)
 {
     if (atomic_load(&self->watched))
@@ -149,7 +149,7 @@ static int is_back(void *context)
     return server->driver.receiving || atomic_load(&server->closing);
 }
 
-/* Receives until the driver is back; what waits behind the slow request goes to workers. */
+/* Receives until the driver returns; requests queued behind the slow one go to workers. */
 static void relieve(lig_server *server)
 {
     ligi_served_driver *self = &server->driver;

@@ -16,7 +16,7 @@ void ligi_served_queue_stop(lig_server *server);
 
 /* Never blocks. */
 void ligi_served_queue_put(ligi_served_queue *queue, ligi_served_job *job);
-/* A request that runs elsewhere counts as one that runs. */
+/* Counts a request that runs elsewhere as running. */
 void ligi_served_queue_begin(ligi_served_queue *queue);
 void ligi_served_queue_end(ligi_served_queue *queue);
 /* Waits until nothing is queued and nothing runs; LIG_E_TIMEOUT. */

@@ -18,7 +18,7 @@
 #define TICK_NS INT64_C(1000000000)
 enum { SEQUELS_MAX = 65536 }; /* messages without a reply that may wait for a worker */
 
-/* --- a client comes --- */
+/* --- a client connects --- */
 
 static lig_status welcome(const ligi_served_session *session, ligi_reply *reply)
 {
@@ -96,7 +96,7 @@ static lig_status take_data(ligi_served_session *session, const ligi_served_head
     return ligi_served_upload_land(session, head->id, tag, arrival->payload_bytes, landing);
 }
 
-/* Belongs to a request that runs, or ends something: it is let through also when nothing new is. */
+/* Belongs to a request that runs, or ends something: it is admitted even if no new requests are. */
 static int is_sequel(uint32_t op)
 {
     return ligi_served_op_silent(op) || op == LIGI_SERVED_PING;
@@ -190,7 +190,7 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
 
 /* --- a message is complete --- */
 
-/* What is done at once, without a worker; 1 if it was. */
+/* Handles what needs no worker; 1 if it did. */
 static int done_at_once(ligi_served_session *session, const ligi_served_job *job)
 {
     uint64_t id;
@@ -234,7 +234,7 @@ static void on_arrived(void *context, ligi_link *link, void *token)
         ligi_served_queue_put(&server->queue, job);
 }
 
-/* --- a client goes --- */
+/* --- a client disconnects --- */
 
 static void on_lost(void *context, ligi_link *link, lig_status status, const char *sentence)
 {

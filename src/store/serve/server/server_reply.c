@@ -79,7 +79,8 @@ static int send_locked(outgoing *out, ligi_served_head *head)
     ligi_send send = {
         .head = bytes, .head_bytes = head_bytes, .iov = iov, .count = count, .token = out};
     lig_status status = send_pieces(out, &send, &done);
-    if (status != LIG_OK) { /* thousands of replies that it does not read, or no memory */
+    if (status !=
+        LIG_OK) { /* the client does not read thousands of replies, or there is no memory */
         atomic_fetch_add(&out->session->server->dropped, 1);
         ligi_served_session_end(out->session,
                                 status == LIG_E_BUSY ? "too many unread replies" : NULL);
@@ -140,7 +141,7 @@ static void send_limited(ligi_served_session *session, ligi_served_message *mess
 {
     lig_server *server = session->server;
     delayed_reply *one = calloc(1, sizeof *one);
-    if (one == NULL) { /* late is better than never, and early than that */
+    if (one == NULL) { /* sent early if there is no memory to delay it */
         ligi_served_send(session, message);
         return;
     }
@@ -209,7 +210,7 @@ void ligi_served_reply(ligi_served_call *call, lig_status status)
     if (status == LIG_OK)
         status = call->body.status;
     if (status == LIG_OK && call->body.bytes > LIGI_SERVED_BODY_BYTES_MAX)
-        status = lig_fail(LIG_E_LIMIT, "the reply has %zu bytes, at most %llu are possible",
+        status = lig_fail(LIG_E_LIMIT, "reply too large: %zu bytes, the limit is %llu",
                           call->body.bytes, (unsigned long long)LIGI_SERVED_BODY_BYTES_MAX);
     if (status == LIG_OK && call->body.bytes > LIGI_SERVED_INSIDE_BYTES)
         status = charge_body(call);

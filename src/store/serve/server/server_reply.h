@@ -1,5 +1,4 @@
-/* Messages to clients. A client that does not read them loses its session, and never blocks
- * anybody. */
+/* Messages to clients. A client that does not read them loses its session, and blocks nobody. */
 #ifndef LIGI_SERVER_REPLY_H
 #define LIGI_SERVER_REPLY_H
 

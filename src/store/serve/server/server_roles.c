@@ -43,7 +43,7 @@ lig_status ligi_served_roles_accept(lig_server *server)
     return accept_keys(server, &server->roles);
 }
 
-/* With the endpoint's lock: no client comes in between. */
+/* With the endpoint's lock: no client connects in between. */
 static lig_status replace(lig_server *server, ligi_served_role_file *roles)
 {
     LIG_TRY(accept_keys(server, roles));
@@ -84,7 +84,7 @@ void ligi_served_roles_close(lig_server *server)
     ligi_served_role_file_fini(&server->roles);
 }
 
-/* --- who it is --- */
+/* --- identity --- */
 
 /* 1 if both are the same and not all zero; takes the same time for all. */
 static int same_pass(const uint8_t *a, const uint8_t *b)
@@ -139,7 +139,7 @@ lig_status ligi_served_pass_make(ligi_served_session *session)
                                                 : ligi_fail_errno(errno, "getrandom failed");
 }
 
-/* --- what it may --- */
+/* --- rights --- */
 
 lig_status ligi_served_denied(ligi_served_session *session, lig_status status)
 {

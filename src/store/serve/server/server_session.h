@@ -37,17 +37,17 @@ struct ligi_served_held {
     uint64_t bytes;
 };
 
-/* Takes `thing`, which has so many bytes of memory, over, also on failure: then, and when the
- * session has ended, it is released. LIG_E_LIMIT when the client holds too much. */
+/* Takes over `thing`, which has so many bytes of memory: on failure, and if the session has ended,
+ * it is released. LIG_E_LIMIT when the client holds too much. */
 lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t bytes,
                             void (*release)(void *thing), uint64_t *number);
-/* LIG_E_LIMIT when it could not hold so many bytes more. */
+/* LIG_E_LIMIT if it cannot hold so many more bytes. */
 lig_status ligi_served_may_hold(ligi_served_session *session, uint64_t bytes);
 /* What has this number and is released by `release`; NULL: there is none. ligi_served_let_go. */
 ligi_served_held *ligi_served_held_get(ligi_served_session *session, uint64_t number,
                                        void (*release)(void *thing));
 void ligi_served_let_go(ligi_served_held *held);
-/* RELEASE; an unknown number is none. */
+/* RELEASE; an unknown number is ignored. */
 void ligi_served_release(ligi_served_session *session, uint64_t number);
 
 /* --- requests that run, for CANCEL --- */

@@ -75,7 +75,7 @@ typedef struct ligi_served_driver {
     atomic_uint mean_ns[LIGI_SERVED_OP_END];
     atomic_int_fast64_t since_ns; /* when it began the request that it runs; 0: none */
     atomic_int patient;           /* the last request was short: the next may come soon */
-    atomic_int watched;           /* the relief looks at since_ns */
+    atomic_int watched;           /* the relief watches since_ns */
     pthread_mutex_t lock;         /* guards the next */
     pthread_cond_t changed;
     int closed;
@@ -102,7 +102,7 @@ typedef struct ligi_served_uploads {
 
 struct lig_server {
     pid_t pid;
-    lig_store *store; /* for what is not a worker's */
+    lig_store *store; /* for work outside of the workers */
     ligi_net *net;
     lig_server_options options; /* the values in force; the texts are below */
     char *listen, *secret_file, *address_file;
@@ -125,7 +125,7 @@ struct lig_server {
     ligi_served_session *sessions; /* guarded by the endpoint's lock, like the next ones */
     ligi_served_role_file roles;   /* none: everybody is an admin */
     uint64_t next_tag;             /* of a role */
-    int64_t purge_ns;              /* when retired models are looked at next */
+    int64_t purge_ns;              /* when retired models are checked next */
     atomic_uint session_count;
     uint64_t next_session;
     struct ligi_served_delayed *delayed, **delayed_end; /* replies that the rate holds back */

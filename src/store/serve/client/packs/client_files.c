@@ -84,7 +84,7 @@ static ligi_client_file *find_file(ligi_client_files *files, uint64_t pack, int 
     return found;
 }
 
-/* In the place of the one that was used least recently. */
+/* Replaces the least recently used one. */
 static void keep_file(ligi_client_files *files, ligi_client_file *file)
 {
     size_t at = 0;

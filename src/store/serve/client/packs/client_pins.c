@@ -23,7 +23,7 @@ static int is_before(ligi_lease a, ligi_lease b)
     return a.session != b.session ? a.session < b.session : a.number < b.number;
 }
 
-/* Where it is, or belongs. */
+/* The index where it is, or belongs. */
 static size_t place_of(const ligi_client *client, ligi_lease lease)
 {
     size_t at;
@@ -101,7 +101,7 @@ static void note_result(ligi_client *client, const renewal *one, ligi_lease now)
         ligi_client_release(client, now);
 }
 
-/* A server that accepts connections and answers nothing must not use up the time to reconnect. */
+/* A server that accepts connections but does not answer must not use up the time to reconnect. */
 static int64_t answer_ns(const ligi_client *client)
 {
     int64_t liveness = client->options.liveness_ms * INT64_C(1000000);

@@ -1,5 +1,5 @@
-/* What the server holds for refs and matches of this client. A session takes its own with it: after
- * a reconnect the client asks the new one to hold the same models again. */
+/* What the server holds for refs and matches of this client. They end with the session: after a
+ * reconnect the client asks the server to hold the same models again. */
 #ifndef LIGI_CLIENT_PINS_H
 #define LIGI_CLIENT_PINS_H
 

@@ -117,7 +117,7 @@ static lig_status verify(const reading *self, const chunk *one)
     return LIG_OK;
 }
 
-/* Waits also when the read has failed by now: the bytes are on their way into the ranges. */
+/* Waits even if the read has failed: bytes may still arrive in the ranges. */
 static lig_status end_chunk(reading *self, chunk *one, lig_status before)
 {
     if (one->count == 0)

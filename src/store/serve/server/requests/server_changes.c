@@ -141,7 +141,7 @@ lig_status ligi_served_restore_run(ligi_served_call *call)
 
 typedef struct told_check {
     ligi_served_call *call;
-    int told; /* the client wants to know how far it is */
+    int told; /* the client wants progress reports */
     int64_t told_ns;
 } told_check;
 

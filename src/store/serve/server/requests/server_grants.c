@@ -44,7 +44,7 @@ static lig_status add_extents(const ligi_manifest *manifest, uint64_t pack, exte
     return LIG_OK;
 }
 
-/* The session's lock is held: what it lists stays. */
+/* The session's lock is held, so that its list does not change. */
 static lig_status collect(const ligi_served_session *session, uint64_t pack, extents *into)
 {
     lig_status status = LIG_OK;

@@ -56,7 +56,7 @@ static lig_status busy(const named_lock *one)
                     one->pid, one->host, since);
 }
 
-/* The lock is held. 1: `*out` has one user more. */
+/* The lock is held. 1: `*out` has one more user. */
 static int join_own(const ligi_served_session *session, const char *name, named_lock **out,
                     lig_status *status)
 {

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_READ_BYTES (UINT64_C(64) << 10) /* a longer one is not for the thread that receives */
+#define SHORT_READ_BYTES (UINT64_C(64) << 10) /* a longer one is not run by the receiving thread */
 #define BODY(call) (call)->job->body, (call)->job->head.body_bytes
 
 /* --- models --- */
@@ -71,7 +71,7 @@ lig_status ligi_served_resolve_run(ligi_served_call *call)
         lig_ref_release(ref);
         return LIG_OK;
     }
-    /* Written first: once it is listed the client may release it. */
+    /* Written before it is listed, because the client may release it from then on. */
     ligi_writer rest = {0};
     ligi_served_model_put(&rest, &model);
     lig_status status = ligi_served_hold_ref(call->session, ref, &model.ref);
@@ -228,7 +228,7 @@ static lig_status read_ranges(ligi_served_call *call, const ligi_served_read *re
 static lig_status check_read(const ligi_served_read *read)
 {
     if (read->count == 0 || read->bytes > LIGI_SERVED_READ_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "a read of %llu bytes, 1 to %llu are possible",
+        return lig_fail(LIG_E_LIMIT, "invalid size of a read: %llu bytes, expected 1 to %llu",
                         (unsigned long long)read->bytes,
                         (unsigned long long)LIGI_SERVED_READ_BYTES_MAX);
     return LIG_OK;

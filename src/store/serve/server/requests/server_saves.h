@@ -20,7 +20,7 @@ typedef struct ligi_served_saving {
     ligi_served_held *match;
     struct ligi_once once;
     ligi_plan plan;
-    lig_part *part; /* what was saved, as the client wants it */
+    lig_part *part; /* what was saved, as the client requested it */
     lig_ref *ref;
     lig_model *model;
 } ligi_served_saving;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES (UINT64_C(4) << 20)     /* as a save asks its source for them */
+#define CHUNK_BYTES (UINT64_C(4) << 20)     /* as a save requests them from its source */
 enum { STRETCHES = 1024, DONE_EVERY = 16 }; /* in one NEED; tensors between two DONE */
 
 int ligi_served_upload_is_over(const ligi_served_upload *upload)
@@ -247,7 +247,7 @@ static lig_status hash_gathered(ligi_served_upload *upload, uint64_t **hashes)
     return piece_room(what);
 }
 
-/* One ask, in stretches of whole blocks. */
+/* One request, in stretches of whole blocks. */
 static lig_status gather_ask(ligi_served_upload *upload, const ligi_hash_ask *one,
                              uint64_t **hashes)
 {
@@ -271,8 +271,8 @@ static lig_status gather_ask(ligi_served_upload *upload, const ligi_hash_ask *on
     return LIG_OK;
 }
 
-/* A client with a limited role has no key to hash with, and its word would not do: a tensor is
- * shared only if the client has sent its bytes. What is not shared is sent again to be written. */
+/* A client with a limited role has no key to hash with, and is not trusted: a tensor is shared only
+ * if the client has sent its bytes. Bytes that are not shared are sent again to be written. */
 static lig_status hash_here(ligi_served_upload *upload, const ligi_hash_ask *asks, size_t count)
 {
     uint64_t **hashes;

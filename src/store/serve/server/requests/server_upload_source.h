@@ -1,5 +1,5 @@
-/* Where a large save takes its bytes from: it asks the client for what it lacks, a little ahead of
- * what is being written. */
+/* Where a large save takes its bytes from: it requests from the client what it lacks, a little
+ * ahead of the write position. */
 #ifndef LIGI_SERVER_UPLOAD_SOURCE_H
 #define LIGI_SERVER_UPLOAD_SOURCE_H
 

@@ -4,7 +4,7 @@
 
 #include "store/serve/server/requests/server_saves.h"
 
-enum { LIGI_SERVED_PIECES = 4 }; /* one is being written, the others are asked for ahead */
+enum { LIGI_SERVED_PIECES = 4 }; /* one is being written, the others are requested ahead */
 
 enum ligi_served_piece_state {
     LIGI_PIECE_FREE,
@@ -13,7 +13,7 @@ enum ligi_served_piece_state {
     LIGI_PIECE_THERE
 };
 
-/* What one NEED asks for. */
+/* The contents of one NEED. */
 typedef struct ligi_served_piece {
     uint64_t tag;
     enum ligi_served_piece_state state; /* guarded by the uploads' lock */

@@ -334,7 +334,7 @@ lig_status ligi_served_upload_start(ligi_served_call *call)
     upload->session = call->session;
     upload->job = call->job;
     ligi_served_session_hold(upload->session);
-    call->later = 1; /* the thread may be done with the job before this returns */
+    call->later = 1; /* the thread may have freed the job before this returns */
     lig_status status = launch(upload);
     if (status != LIG_OK) {
         call->later = 0;
