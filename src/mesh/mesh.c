@@ -269,7 +269,7 @@ void lig_mesh_close(lig_mesh *mesh)
     if (mesh == NULL)
         return;
     int mine = mesh->session.here && ligi_session_mine(&mesh->session) == LIG_OK;
-    if (mine) /* streams that wait for requests go on, and copies end, while there are links */
+    if (mine) /* streams that wait for requests continue, and copies end, while there are links */
         end_device(mesh);
     if (ligi_session_fini(&mesh->session)) {
         for (uint32_t i = 0; i < mesh->party_count; i++)

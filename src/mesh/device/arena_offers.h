@@ -13,7 +13,7 @@ struct ligi_party;
 struct ligi_mesh_device;
 
 /* The arenas of a worker that a server has opened. They stay open while a tensor in them is held,
- * whatever becomes of the worker. */
+ * even if the worker is lost. */
 typedef struct ligi_imports {
     atomic_uint refs;
     int32_t device;

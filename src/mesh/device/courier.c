@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-/* A copy of a megabyte takes some microseconds: the thread looks without a pause for a while after
- * something has happened, then ever less often. */
+/* A copy of a megabyte takes some microseconds: after an event the thread polls without a pause for
+ * a while, then less and less often. */
 #define BUSY_NS INT64_C(200000)
 #define NAP_NS INT64_C(50000)
-#define DOUBT_NS INT64_C(20000000) /* then the device is asked whether it has failed */
+#define DOUBT_NS INT64_C(20000000) /* then the device is checked for a failure */
 
 static int is_over(const ligi_courier_task *task)
 {
@@ -172,7 +172,7 @@ int ligi_courier_stop(ligi_courier *tasks, int64_t patience_ns)
     while (!tasks->ended && pthread_cond_timedwait(&tasks->changed, &tasks->lock, &end) == 0)
         ;
     int ended = tasks->ended;
-    tasks->first = NULL; /* nobody waits any more for what has not ended */
+    tasks->first = NULL; /* nothing waits for unfinished tasks any more */
     tasks->last = &tasks->first;
     pthread_cond_broadcast(&tasks->changed);
     pthread_mutex_unlock(&tasks->lock);

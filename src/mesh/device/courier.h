@@ -1,6 +1,6 @@
-/* What streams of a device have been told to do for a mesh: copies, followed by a word that the
- * stream writes. A thread of the mesh, the courier, looks at the words and continues with what
- * waited for them; no call of the mesh waits for a stream. */
+/* The work of a device's streams for a mesh: copies, followed by a word that the stream writes. A
+ * thread of the mesh, the courier, polls the words and continues what waited for them; no call of
+ * the mesh waits for a stream. */
 #ifndef LIGI_COURIER_H
 #define LIGI_COURIER_H
 

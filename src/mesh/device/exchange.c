@@ -378,7 +378,7 @@ static void on_pushed(ligi_courier_task *task, lig_status status)
     if (request->status == LIG_OK)
         send_all(exchange);
     else
-        forget_servers(exchange); /* they have not heard of it */
+        forget_servers(exchange); /* they do not know of it */
     ligi_worker_pushed(exchange->device->mesh, request);
 }
 

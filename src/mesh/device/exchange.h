@@ -50,15 +50,15 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
 
 /* The server has answered or refused the request, or the answer was discarded. */
 void ligi_exchange_answered(lig_mesh *mesh, uint64_t serial, uint32_t server);
-/* The server is gone; `orderly`: it has left, and nothing of it runs any more. */
+/* The server is lost; `orderly`: it has left in order, and none of its work is running. */
 void ligi_exchange_lost(lig_mesh *mesh, uint32_t server, int orderly);
 
-/* The request has ended: streams that wait for it go on. */
+/* The request has ended: streams that wait for it continue. */
 void ligi_exchange_ended(ligi_request *request);
 /* Queues the copies into the pull tensors on the stream, once. If the request has not ended, the
  * stream waits for its end first. */
 lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on);
-/* The request lets go of its exchange. */
+/* Detaches the exchange from its request. */
 void ligi_exchange_detach(ligi_exchange *exchange);
 
 /* The heaps decide whether the memory stays. */

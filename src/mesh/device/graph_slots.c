@@ -143,7 +143,7 @@ static lig_status make_slot(ligi_captured_slot *slot, const lig_mesh_request *as
     return capture_go(slot, asked->push, asked->push_count, stream);
 }
 
-/* A capture that failed may be replayed: the words and the chunk of what it holds stay. */
+/* A failed capture may be replayed: its words and its chunk stay allocated. */
 static void abandon(ligi_captured_slot *slot)
 {
     ligi_mesh_device *device = slot->device;

@@ -34,7 +34,7 @@ typedef struct ligi_mesh_device {
     ligi_courier tasks;
     ligi_courier_order pushes; /* of a worker: messages leave in the order of push_pull */
     struct ligi_exchange *exchanges, *unused; /* of a worker: in use, and for reuse */
-    ligi_failure failure; /* of something that no call waited for; the next call returns it */
+    ligi_failure failure; /* of work that no call waited for; the next call returns it */
     int stuck;            /* work has not ended, or graphs may be replayed: memory stays */
     struct ligi_captured_slot *slots; /* atomic; the latest first */
     uint64_t slot_count;
