@@ -26,7 +26,7 @@ class Snapshot:
     def check(self) -> None:
         """Raises what is wrong with the arguments."""
         if self.how not in (None, "copy"):
-            raise InvalidError(f"snapshot={self.how!r}: it is None or 'copy'")
+            raise InvalidError(f"snapshot={self.how!r}: expected None or 'copy'")
 
 
 class Pending(Protocol):

@@ -121,8 +121,9 @@ def _first_device(devices: Sequence[Any] | None) -> torch.device | None:
         return torch.device(devices[0])
     except (RuntimeError, TypeError):
         raise InvalidError(
-            f"devices[0] is {devices[0]!r}, which is no device of torch: 'cpu', 'cuda:0', ..., or "
-            "{'device': any name, 'speed': 1.0, 'memory': '80G'} for one that is not here"
+            f"devices[0] is {devices[0]!r}, which is not a torch device: expected 'cpu', "
+            "'cuda:0', ..., or {'device': any name, 'speed': 1.0, 'memory': '80G'} "
+            "for one that is not here"
         ) from None
 
 
@@ -434,5 +435,5 @@ def _suits(default: Any, value: Any) -> bool:
 def _indexes(values: Any, path: str | Path) -> list[int]:
     good = isinstance(values, list) and all(isinstance(v, int) and 0 <= v < 2**31 for v in values)
     if not good:
-        raise InvalidError(f"{path} has a stage or device that is no index")
+        raise InvalidError(f"{path} has a stage or device that is not an index")
     return list(values)

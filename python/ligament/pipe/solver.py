@@ -96,8 +96,8 @@ def _optimizer(optimizer: str | float) -> float:
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
             raise InvalidError(
-                f"optimizer is {optimizer!r}: give one of {', '.join(OPTIMIZERS)}, or the bytes of "
-                "gradient and optimizer state for one byte of parameter"
+                f"invalid optimizer {optimizer!r}: expected one of {', '.join(OPTIMIZERS)}, "
+                "or the bytes of gradient and optimizer state for one byte of parameter"
             )
         return OPTIMIZERS[optimizer]
     if not math.isfinite(optimizer) or optimizer < 0:
@@ -186,7 +186,8 @@ def size(value: Any, what: str) -> float:
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]i?)?B?\s*", value, re.IGNORECASE)
         if not match:
             raise InvalidError(
-                f'{what} is {value!r}: write bytes, or a text such as "80G" or "80Gi"'
+                f"invalid {what} {value!r}: expected a number of bytes, or a text such as "
+                '"80G" or "80Gi"'
             )
         unit = (match[2] or "").upper()
         return float(match[1]) * (BINARY_UNITS.get(unit) or UNITS[unit])

@@ -253,7 +253,9 @@ def snapshot(values: list[Any], places: list[int], reserve: float) -> dict[int, 
     which has to be read before the caller continues. `reserve` bytes of each device (below 1: this
     part of it) stay free."""
     if not 0 <= reserve:
-        raise InvalidError(f"gpu_reserve={reserve}: a part of the device's memory, or bytes")
+        raise InvalidError(
+            f"gpu_reserve={reserve}: expected a fraction of the device's memory, or bytes"
+        )
     torch = sys.modules["torch"]
     late: dict[int, bool] = {}
     by_device: dict[Any, list[int]] = {}

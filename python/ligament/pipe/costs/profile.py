@@ -474,7 +474,9 @@ def _read(path: Path | None) -> dict[str, Figures]:
     try:
         data = json.loads(path.read_text("utf-8"))
         if data["format"] != FORMAT:
-            raise InvalidError(f"{path} is no profile of this version: it says {data['format']!r}")
+            raise InvalidError(
+                f"{path} is not a profile of this version: its format is {data['format']!r}"
+            )
         return {
             key: Figures(**{k: v for k, v in item.items() if k in known})
             for key, item in data["blocks"].items()
