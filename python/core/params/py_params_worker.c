@@ -289,40 +289,19 @@ static PyObject *wait_in(LIGI_PY_FAST, waiting call)
     return leave(object, status, timeout_ns);
 }
 
-static PyObject *worker_waitall(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_wait_all);
-}
+#define WAITING(name, call)                                                                        \
+    static PyObject *name(LIGI_PY_FAST)                                                            \
+    {                                                                                              \
+        return wait_in(object, args, count, names, call);                                          \
+    }
 
-static PyObject *worker_wait_sync(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_wait_sync);
-}
-
-static PyObject *worker_flush(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_flush);
-}
-
-static PyObject *worker_barrier(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_worker_barrier);
-}
-
-static PyObject *worker_begin_setup(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_begin_setup);
-}
-
-static PyObject *worker_end_setup(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_end_setup);
-}
-
-static PyObject *worker_finalize(LIGI_PY_FAST)
-{
-    return wait_in(object, args, count, names, lig_params_worker_finalize);
-}
+WAITING(worker_waitall, lig_params_wait_all)
+WAITING(worker_wait_sync, lig_params_wait_sync)
+WAITING(worker_flush, lig_params_flush)
+WAITING(worker_barrier, lig_params_worker_barrier)
+WAITING(worker_begin_setup, lig_params_begin_setup)
+WAITING(worker_end_setup, lig_params_end_setup)
+WAITING(worker_finalize, lig_params_worker_finalize)
 
 /* --- clocks and samples --- */
 

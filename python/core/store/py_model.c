@@ -62,19 +62,23 @@ NUMBER(parent_name, text)
 NUMBER(meta, text)
 NUMBER(structure, text)
 
+/* Takes over the value; on failure the dict is NULL. */
+static void put(PyObject **dict, const char *name, PyObject *value)
+{
+    PyObject *key = text(name);
+    if (!key || !value || PyDict_SetItem(*dict, key, value) < 0)
+        Py_CLEAR(*dict);
+    Py_XDECREF(key);
+    Py_XDECREF(value);
+}
+
 static PyObject *get_metrics(PyObject *object, void *unused)
 {
     (void)unused;
     const lig_model *self = of(object);
     PyObject *dict = PyDict_New();
-    for (size_t i = 0; dict && i < self->metric_count; i++) {
-        PyObject *key = text(self->metrics[i].name),
-                 *value = PyFloat_FromDouble(self->metrics[i].value);
-        if (!key || !value || PyDict_SetItem(dict, key, value) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-    }
+    for (size_t i = 0; dict && i < self->metric_count; i++)
+        put(&dict, self->metrics[i].name, PyFloat_FromDouble(self->metrics[i].value));
     return dict;
 }
 
@@ -83,13 +87,8 @@ static PyObject *get_tags(PyObject *object, void *unused)
     (void)unused;
     const lig_model *self = of(object);
     PyObject *dict = PyDict_New();
-    for (size_t i = 0; dict && i < self->tag_count; i++) {
-        PyObject *key = text(self->tags[i].name), *value = text(self->tags[i].value);
-        if (!key || !value || PyDict_SetItem(dict, key, value) < 0)
-            Py_CLEAR(dict);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
-    }
+    for (size_t i = 0; dict && i < self->tag_count; i++)
+        put(&dict, self->tags[i].name, text(self->tags[i].value));
     return dict;
 }
 
