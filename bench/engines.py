@@ -21,7 +21,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(HERE / "peers"))
-from bars import Bar, report  # noqa: E402
+from bars import Bar, report, skip  # noqa: E402
 
 MIB = 1 << 20
 PIECE_BYTES = 16 * MIB
@@ -205,10 +205,7 @@ def main() -> int:
     given = parser.parse_args()
     missing = what_is_missing()
     if missing:
-        print(f"skipped: {missing}")
-        if given.json:
-            given.json.write_text(json.dumps({"skipped": missing}))
-        return 0
+        return skip(missing, given.json)
     if "LIGAMENT_TEST_RADOS_CONF" not in os.environ:
         start_again_with_cluster()
     known = cluster()

@@ -20,6 +20,9 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "peers"))
+from bars import skip  # noqa: E402
+
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"8B": 8, "4KiB": 4096, "64KiB": 65536, "1MiB": 1 << 20, "64MiB": 64 << 20}
 
@@ -80,10 +83,7 @@ def main() -> int:
     arguments = parser.parse_args()
     missing = what_is_missing()
     if missing:
-        print(f"skipped: {missing}")
-        if arguments.json:
-            arguments.json.write_text(json.dumps({"skipped": missing}))
-        return 0
+        return skip(missing, arguments.json)
     rows = {name: ([], [], []) for name in SIZES}
     tls = arguments.tls
     for _ in range(arguments.rounds):

@@ -52,6 +52,14 @@ def report(bars: list[Bar], path: Path | None) -> int:
     return 0 if all(bar.met for bar in bars) else 1
 
 
+def skip(missing: str, path: Path | None) -> int:
+    """The same for a benchmark that cannot run here."""
+    print(f"skipped: {missing}")
+    if path:
+        path.write_text(json.dumps({"skipped": missing}))
+    return 0
+
+
 def collect(found: Any) -> list[Bar]:
     """Every bar in the JSON of a benchmark, however deep."""
     if isinstance(found, dict):
