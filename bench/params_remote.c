@@ -13,6 +13,8 @@
  *   sample   prepare, pull and finish; what=local, naive, preloc or pool
  *   idle     nothing for `seconds`, after some rows were copied and moved
  * Further names: nodes threads length keys batch spin_us transport. */
+#include "base/clock.h"
+
 #include <ligament/params.h>
 
 #include <pthread.h>
@@ -78,9 +80,7 @@ static void *memory(size_t bytes)
 
 static uint64_t now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    return (uint64_t)ligi_now_ns();
 }
 
 /* Of this thread: what others do on a busy machine does not count. */

@@ -7,12 +7,13 @@
  * a chain with a jump over every fifth. The scan is the original's: from the roots, by each stored
  * model's table of vertices, all in memory. Both answers are compared. `reuse`: the models are
  * there from a run before with the same, single COUNT. */
+#include "base/clock.h"
+
 #include <ligament/ligament.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { LAYERS = 60, COMMON = 40, KINDS = 12, RECENT = 1000, SLOTS = 128, COUNTS_MAX = 16 };
 
@@ -34,9 +35,7 @@ typedef struct bench {
 
 static double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)ligi_now_ns() * 1e-9;
 }
 
 static uint32_t dice(bench *self, uint32_t sides)

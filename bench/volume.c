@@ -7,13 +7,13 @@
  * //pool/prefix); `commits` are made one after the other, 1000 bytes each. Memory of the destination starts `shift` bytes after a page (64, as
  * torch's does). */
 #include "backend/registry.h"
+#include "base/clock.h"
 #include "remote/service_credentials.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPEAT_MAX 100
@@ -34,10 +34,7 @@ typedef struct bench {
 
 static double now(void)
 {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)ligi_now_ns() * 1e-9;
 }
 
 static lig_status write_once(bench *self, uint64_t *id, double *seconds)

@@ -4,13 +4,13 @@
  *     hash_limit BYTES [threads=N] [repeat=N]
  *
  * prints one line of JSON: {"bytes": .., "threads": .., "hash_s": [..]} */
+#include "base/clock.h"
 #include "base/hash.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { THREADS_MAX = 16, BLOCK = 1 << 20 };
 
@@ -22,9 +22,7 @@ typedef struct part {
 
 static double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)ligi_now_ns() * 1e-9;
 }
 
 static void *work(void *argument)

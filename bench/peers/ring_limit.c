@@ -7,6 +7,7 @@
  * "spin" never sleeps, "bell" spins spin_us and then sleeps in poll on a Unix socket (the
  * transport's way), "event" the same on an eventfd, "futex" on the ring's flag itself. Rates are
  * GB/s of one direction: a large message from memory into memory, answered by 8 bytes. */
+#include "base/clock.h"
 #include "net/shm/ring.h"
 
 #include <linux/futex.h>
@@ -19,7 +20,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SPIN, BELL, EVENT, FUTEX, WAYS };
@@ -45,10 +45,7 @@ typedef struct limit {
 
 static uint64_t now(void)
 {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+    return (uint64_t)ligi_now_ns();
 }
 
 static void pause_cpu(void)
