@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _core, tensors
 from .errors import InvalidError, MismatchError, NotFoundError
+from .plural import listed
 from .progress import Bar
 from .tensors import Fresh
 from .tree import check_plain, decode, frameworks
@@ -108,7 +109,7 @@ class Loader:
             chosen = {name for pattern in patterns for name in self._fits(pattern)}
             self.chosen = [name for name in self.names if name in chosen]
         if unknown:
-            raise NotFoundError(f"model '{self.name}' has no tensor {_list(unknown)}")
+            raise NotFoundError(f"model '{self.name}' has no tensor {listed(unknown, _NAMED)}")
 
     def _fits(self, pattern: str) -> Iterable[str]:
         if pattern in self.index:
@@ -200,11 +201,13 @@ class Loader:
             missing = self._not_tied(missing, target)
         extra = [name for name in stored if name not in known]
         if missing and not keep:
-            raise MismatchError(f"model '{self.name}' lacks {_list(missing)} {self.advice[0]}")
+            raise MismatchError(
+                f"model '{self.name}' lacks {listed(missing, _NAMED)} {self.advice[0]}"
+            )
         if extra and not ignore:
             raise MismatchError(
                 f"model '{self.name}' contains tensors that the target lacks: "
-                f"{_list(extra)} {self.advice[1]}"
+                f"{listed(extra, _NAMED)} {self.advice[1]}"
             )
         wanted = {name for name in names if name in self.index}
         places = [i for i, name in enumerate(target.names) if name in wanted]
@@ -482,7 +485,7 @@ class Loader:
 def _refuse_map(names: list[str]) -> None:
     if names:
         raise InvalidError(
-            f"map=True cannot fill tensors that already have memory: {_list(names)} "
+            f"map=True cannot fill tensors that already have memory: {listed(names, _NAMED)} "
             "(omit map to fill them, or omit into to get mapped tensors)"
         )
 
@@ -547,11 +550,6 @@ def slices_of(key: Any, shape: tuple[int, ...], name: str) -> tuple[Slice, ...]:
             )
         result.append((part % size, 1, 1))
     return tuple(result)
-
-
-def _list(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
-    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _below(tree: Any, prefix: str) -> Any:

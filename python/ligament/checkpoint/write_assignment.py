@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import MismatchError
-
-_NAMED = 3
+from ..plural import listed
 
 # What a rank reports of a tensor: name, dtype, whole shape, start and shape of its box (None: it
 # has all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
@@ -141,12 +140,7 @@ def _names(ours: list[str], theirs: list[str], rank: int) -> str:
     extra = [name for name in theirs if name not in set(ours)]
     lacking = [name for name in ours if name not in set(theirs)]
     if extra:
-        return f"rank {rank} passes {_list(extra)}, which rank 0 does not"
+        return f"rank {rank} passes {listed(extra)}, which rank 0 does not"
     if lacking:
-        return f"rank 0 passes {_list(lacking)}, which rank {rank} does not"
+        return f"rank 0 passes {listed(lacking)}, which rank {rank} does not"
     return f"ranks 0 and {rank} pass the same tensors in another order"
-
-
-def _list(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
-    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import InvalidError, MismatchError
+from ..plural import listed
 from . import of_torch
 
-_NAMED = 3
 Names = dict[int, str]  # the id of a parameter: its name in the original model
 
 
@@ -93,7 +93,7 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
         here = _names_of(group, names)
         lacking = [name for name in here if name not in stored]
         if lacking:
-            raise MismatchError(f"the stored optimizer lacks parameter {_list(lacking)}")
+            raise MismatchError(f"the stored optimizer lacks parameter {listed(lacking)}")
         numbers = list(range(count, count + len(here)))
         count += len(here)
         for number, name in zip(numbers, here, strict=True):
@@ -138,8 +138,3 @@ def _names_of(group: dict[str, Any], names: Names) -> list[str]:
             f"shape {unknown[0]} is in no model of this call (pass model= too)"
         )
     return [name for name in found if name is not None]
-
-
-def _list(names: list[str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:_NAMED])
-    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
