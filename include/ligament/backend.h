@@ -21,9 +21,12 @@ extern "C" {
 
 #define LIG_BLOCK_BYTES (UINT64_C(1) << 20) /* checksums are per block of a tensor */
 
-/* Bytes to be written to a pack. `data` is borrowed for the call. If `hashes` is not NULL, the volume fills
- * hashes[i] with the keyed hash (lig_hash_block) of the piece's i-th block of LIG_BLOCK_BYTES; a volume that copies
- * anyway hashes while the bytes are in the cache. */
+/* Host memory that does not change before the next pack_put has succeeded, or the pack is sealed or closed. */
+#define LIG_PIECE_KEPT 1u
+
+/* Bytes to be written to a pack. `data` is borrowed for the call, with LIG_PIECE_KEPT for longer. If `hashes` is not
+ * NULL, the volume fills hashes[i] with the keyed hash (lig_hash_block) of the piece's i-th block of LIG_BLOCK_BYTES;
+ * a volume that copies anyway hashes while the bytes are in the cache. */
 typedef struct lig_piece {
     const void *data;
     uint64_t bytes;
