@@ -18,8 +18,8 @@ typedef struct ligi_source {
     lig_status (*wait)(void *context, size_t index);
     /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
-    /* Lends the same bytes until the next call of `view` or `fill`: for a source with `fill` that
-     * has them in memory of its own. */
+    /* Lends the same bytes, unchanged until the next but one call of `view` or `fill`: for a source
+     * with `fill` that has them in memory of its own, which nobody else writes to. */
     lig_status (*view)(void *context, size_t index, uint64_t offset, uint64_t bytes,
                        const void **data);
     /* Fills block hashes without transferring the bytes: a tensor that is already stored is

@@ -74,7 +74,7 @@ static lig_status begin_pack(ligi_save_write *self, size_t index)
     return LIG_OK;
 }
 
-/* Valid until the next one. */
+/* Valid until the next one; of a source that lends, until the next but one. */
 static lig_status get_part(ligi_save_write *self, size_t index, uint64_t at, uint64_t bytes,
                            const void **data)
 {
@@ -98,7 +98,8 @@ static lig_status put_parts(ligi_save_write *self, size_t index)
         lig_piece piece = {.data = data,
                            .bytes = bytes,
                            .offset = slot->offset + at,
-                           .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES};
+                           .hashes = self->plan->hashes + slot->first_hash + at / LIG_BLOCK_BYTES,
+                           .flags = self->source->view ? LIG_PIECE_KEPT : 0};
         LIG_TRY(self->store->volume->ops->pack_put(self->pack, &piece));
     }
     return LIG_OK;

@@ -4,9 +4,20 @@
 #include "store/serve/server/server_state.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define LARGE_BYTES (UINT64_C(256) << 10) /* from here on all buffers have one size */
-enum { ALIGN = 4096 };
+#define HUGE_BYTES (UINT64_C(2) << 20)
+
+/* A transfer to or from a disk then has a few long segments instead of hundreds of pages. */
+static lig_status make(void **out)
+{
+    *out = aligned_alloc(HUGE_BYTES, LIGI_SERVED_READ_BYTES_MAX);
+    if (*out == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a reply");
+    madvise(*out, LIGI_SERVED_READ_BYTES_MAX, MADV_HUGEPAGE);
+    return LIG_OK;
+}
 
 lig_status ligi_served_buffer_take(ligi_served_buffers *buffers, uint64_t bytes, uint8_t **out)
 {
@@ -18,9 +29,7 @@ lig_status ligi_served_buffer_take(ligi_served_buffers *buffers, uint64_t bytes,
         found = buffers->kept[--buffers->count];
     pthread_mutex_unlock(&buffers->lock);
     if (found == NULL)
-        found = aligned_alloc(ALIGN, LIGI_SERVED_READ_BYTES_MAX);
-    if (found == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for a reply");
+        LIG_TRY(make(&found));
     *out = found;
     return LIG_OK;
 }

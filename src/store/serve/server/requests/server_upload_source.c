@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/format/block_hashes.h"
+#include "store/serve/server/server_buffers.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
 
@@ -73,12 +74,12 @@ static lig_status wait_there(ligi_served_upload *upload, const ligi_served_piece
     return there ? LIG_OK : ligi_served_upload_fail(upload);
 }
 
-static lig_status piece_room(ligi_served_piece *what)
+static lig_status piece_room(ligi_served_buffers *buffers, ligi_served_piece *what)
 {
     if (what->stretches == NULL)
         LIG_TRY(ligi_calloc(&what->stretches, STRETCHES, sizeof *what->stretches, "a save"));
     if (what->memory == NULL)
-        LIG_TRY(ligi_alloc(&what->memory, CHUNK_BYTES, "a buffer"));
+        LIG_TRY(ligi_served_buffer_take(buffers, CHUNK_BYTES, &what->memory));
     what->count = 0;
     what->bytes = 0;
     return LIG_OK;
@@ -144,10 +145,10 @@ static void gather(ligi_served_upload *upload, ligi_served_piece *into)
 
 static lig_status ask_ahead(ligi_served_upload *upload)
 {
-    while (upload->asked < LIGI_SERVED_PIECES) {
+    while (upload->asked < LIGI_SERVED_PIECES - 1) {
         ligi_served_piece *next =
             &upload->pieces[(upload->first + upload->asked) % LIGI_SERVED_PIECES];
-        LIG_TRY(piece_room(next));
+        LIG_TRY(piece_room(&upload->server->buffers, next));
         gather(upload, next);
         if (next->count == 0)
             break;
@@ -157,7 +158,7 @@ static lig_status ask_ahead(ligi_served_upload *upload)
     return LIG_OK;
 }
 
-/* Its last bytes are lent until more are asked for. */
+/* Its last bytes are still lent: its memory is asked for again when the next piece is left. */
 static void leave_piece(ligi_served_upload *upload)
 {
     ligi_served_piece *first = &upload->pieces[upload->first];
@@ -206,7 +207,7 @@ static lig_status hash_some(ligi_served_upload *upload, const ligi_hash_ask *ask
     const ligi_plan *plan = &upload->saving.plan;
     ligi_served_piece *what = &upload->hashes;
     size_t i = 0;
-    LIG_TRY(piece_room(what));
+    LIG_TRY(piece_room(&upload->server->buffers, what));
     for (; i < count && i < STRETCHES; i++) {
         uint64_t offset = asks[i].first * LIG_BLOCK_BYTES, bytes = asks[i].count * LIG_BLOCK_BYTES;
         uint64_t rest = plan->tensors[asks[i].index].bytes - offset;
@@ -244,7 +245,7 @@ static lig_status hash_gathered(ligi_served_upload *upload, uint64_t **hashes)
         const ligi_hash_job job = {at, what->stretches[i].bytes, hashes[i]};
         ligi_hash_jobs(upload->server->store->secret, &job, 1);
     }
-    return piece_room(what);
+    return piece_room(&upload->server->buffers, what);
 }
 
 /* One request, in stretches of whole blocks. */
@@ -277,7 +278,7 @@ static lig_status hash_here(ligi_served_upload *upload, const ligi_hash_ask *ask
 {
     uint64_t **hashes;
     LIG_TRY(ligi_calloc(&hashes, STRETCHES, sizeof *hashes, "a save"));
-    lig_status status = piece_room(&upload->hashes);
+    lig_status status = piece_room(&upload->server->buffers, &upload->hashes);
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = gather_ask(upload, &asks[i], hashes);
     if (status == LIG_OK)
@@ -341,12 +342,15 @@ ligi_source ligi_served_upload_source(ligi_served_upload *upload)
                          .in_parts = ligi_served_upload_in_parts(upload)};
 }
 
+static void free_piece(ligi_served_buffers *buffers, ligi_served_piece *piece)
+{
+    ligi_served_buffer_give(buffers, piece->memory, CHUNK_BYTES);
+    free(piece->stretches);
+}
+
 void ligi_served_upload_free_pieces(ligi_served_upload *upload)
 {
-    for (size_t i = 0; i < LIGI_SERVED_PIECES; i++) {
-        free(upload->pieces[i].memory);
-        free(upload->pieces[i].stretches);
-    }
-    free(upload->hashes.memory);
-    free(upload->hashes.stretches);
+    for (size_t i = 0; i < LIGI_SERVED_PIECES; i++)
+        free_piece(&upload->server->buffers, &upload->pieces[i]);
+    free_piece(&upload->server->buffers, &upload->hashes);
 }

@@ -4,7 +4,7 @@
 
 #include "store/serve/server/requests/server_saves.h"
 
-enum { LIGI_SERVED_PIECES = 4 }; /* one is being written, the others are requested ahead */
+enum { LIGI_SERVED_PIECES = 5 }; /* two are being written, the others are requested ahead */
 
 enum ligi_served_piece_state {
     LIGI_PIECE_FREE,
