@@ -2,7 +2,10 @@
 """Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop and
 torch.distributed.checkpoint, on one cluster that the benchmark starts (root).
 
-engines.py [--mib 256] [--rounds 3] [--seconds 3] [--json FILE]
+engines.py [--mib 256] [--pairs 9] [--rounds 3] [--seconds 3] [--json FILE]
+
+A bar is the median of the ratios of pairs: a contender and its peer run one after the other, in
+alternating order, because the machine's speed changes within seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +30,7 @@ from bars import Bar, report, skip  # noqa: E402
 MIB = 1 << 20
 PIECE_BYTES = 16 * MIB
 ENGINES = str(ROOT / "tools/engines")
+Measured = dict[str, float]  # MiB/s of packs, seconds of a commit
 
 
 def output(*command: str) -> str:
@@ -91,7 +96,7 @@ def found(text: str, what: str) -> str:
     return match[1]
 
 
-def volume(place: str, scheme: str, options: str, given: argparse.Namespace) -> dict[str, float]:
+def volume(place: str, scheme: str, options: str, given: argparse.Namespace) -> Measured:
     """MiB/s of packs written and read by the volume alone, seconds of a commit."""
     count = max(1, given.mib * MIB // PIECE_BYTES)
     place = f"{place}/bench-{uuid.uuid4().hex[:8]}"
@@ -110,19 +115,23 @@ def volume(place: str, scheme: str, options: str, given: argparse.Namespace) -> 
     }
 
 
-def compare(ours: dict[str, float], bare: dict[str, float], ratios: dict[str, list[float]]) -> None:
+def compare(pair: int, ours: Callable[[], Measured], bare: Callable[[], Measured]) -> Measured:
+    """The ratios of a pair."""
+    if pair % 2 == 0:
+        theirs, mine = bare(), ours()
+    else:
+        mine, theirs = ours(), bare()
     print(
-        f"  MiB/s: write {ours['write']:.0f} (bare {bare['write']:.0f}), read {ours['read']:.0f} "
-        f"({bare['read']:.0f}); commit {1e6 * ours['commit']:.0f} us "
-        f"(4 KiB write {1e6 * bare['commit']:.0f} us)",
+        f"  MiB/s: write {mine['write']:.0f} (bare {theirs['write']:.0f}), read "
+        f"{mine['read']:.0f} ({theirs['read']:.0f}); commit {1e6 * mine['commit']:.0f} us "
+        f"(4 KiB write {1e6 * theirs['commit']:.0f} us)",
         flush=True,
     )
-    for name, values in ratios.items():
-        values.append(ours[name] / bare[name])
+    return {name: mine[name] / theirs[name] for name in mine}
 
 
-def bars_of(scheme: str, peer: str, small: str, ratios: dict[str, list[float]]) -> list[Bar]:
-    middle = {name: statistics.median(values) for name, values in ratios.items()}
+def bars_of(scheme: str, peer: str, small: str, pairs: list[Measured]) -> list[Bar]:
+    middle = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return [
         Bar(f"{scheme}: packs written, of {peer}", middle["write"], 0.9, at_least=True),
         Bar(f"{scheme}: packs read, of {peer}", middle["read"], 0.9, at_least=True),
@@ -131,22 +140,26 @@ def bars_of(scheme: str, peer: str, small: str, ratios: dict[str, list[float]]) 
 
 
 def measure_rados(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
-    """The peers alternate: both see the same machine."""
     bench = RadosBench(known)
-    ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
-    for _ in range(given.rounds):
+
+    def bare() -> Measured:
         wrote, read = bench.mib_s(given.seconds)
-        bare = {"write": wrote, "read": read, "commit": bench.small_write_s(1)}
+        return {"write": wrote, "read": read, "commit": bench.small_write_s(1)}
+
+    def ours() -> Measured:
         options = f"conf={known['RADOS_CONF']}"
-        compare(volume(f"//{known['RADOS_POOL']}", "rados", options, given), bare, ratios)
-    return bars_of("rados", "rados bench", "a 4 KiB write", ratios)
+        return volume(f"//{known['RADOS_POOL']}", "rados", options, given)
+
+    pairs = [compare(i, ours, bare) for i in range(given.rounds)]
+    return bars_of("rados", "rados bench", "a 4 KiB write", pairs)
 
 
 # --- S3 ---
 
 
-def bare_s3(known: dict[str, str], given: argparse.Namespace) -> dict[str, float]:
-    """libcurl alone, 16 requests of 8 MiB in flight, then small objects one after the other."""
+def bare_s3(known: dict[str, str], given: argparse.Namespace) -> Measured:
+    """libcurl alone: one object in parts of 8 MiB, 16 requests in flight, as a pack is; then small
+    objects one after the other."""
     count = max(1, given.mib // 8)
     seen = json.loads(
         output(
@@ -166,12 +179,12 @@ def measure_s3(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
     os.environ["AWS_ACCESS_KEY_ID"] = known["S3_KEY"]
     os.environ["AWS_SECRET_ACCESS_KEY"] = known["S3_SECRET"]
     os.environ["AWS_REGION"] = known["S3_REGION"]
-    ratios: dict[str, list[float]] = {"write": [], "read": [], "commit": []}
-    for _ in range(given.rounds):
-        bare = bare_s3(known, given)
-        options = f"endpoint={known['S3_ENDPOINT']}"
-        compare(volume(f"//{known['S3_BUCKET']}", "s3", options, given), bare, ratios)
-    return bars_of("s3", "a bare libcurl loop", "a 4 KiB PUT", ratios)
+    place, options = f"//{known['S3_BUCKET']}", f"endpoint={known['S3_ENDPOINT']}"
+    pairs = [
+        compare(i, lambda: volume(place, "s3", options, given), lambda: bare_s3(known, given))
+        for i in range(given.pairs)
+    ]
+    return bars_of("s3", "a bare libcurl loop", "a 4 KiB PUT", pairs)
 
 
 def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
@@ -199,7 +212,8 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--mib", type=int, default=256, help="of a pack; the cached model has 4 x")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pairs", type=int, default=9, help="of runs on S3")
+    parser.add_argument("--rounds", type=int, default=3, help="of rados bench and of models")
     parser.add_argument("--seconds", type=int, default=3, help="of each run of rados bench")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
