@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "backend/s3/client/s3_put_absent.h"
 #include "backend/s3/client/s3_requests.h"
@@ -21,6 +22,7 @@
 #define REMOVAL_NS INT64_C(10000000000)
 #define FIRST_ATTEMPTS 3 /* of the request that opens: a wrong endpoint is reported soon */
 #define CONNECTIONS_MAX 64
+#define HUGE_BYTES (UINT64_C(2) << 20)
 
 static const ligi_option options[] = {
     {"endpoint", LIGI_OPTION_TEXT, NULL,
@@ -44,12 +46,22 @@ static const ligi_option options[] = {
 
 /* --- buffers and removals ------------------------------------------------------------------- */
 
+/* In huge pages: in small ones the page faults of its first use delay the first parts. */
+static void *allocate_part(void)
+{
+    void *part = aligned_alloc(HUGE_BYTES, LIGI_S3_PART_BYTES);
+
+    if (part != NULL)
+        (void)madvise(part, LIGI_S3_PART_BYTES, MADV_HUGEPAGE);
+    return part;
+}
+
 void *ligi_s3_part_take(ligi_s3 *s3)
 {
     pthread_mutex_lock(&s3->lock);
     void *part = s3->spare_count > 0 ? s3->spare[--s3->spare_count] : NULL;
     pthread_mutex_unlock(&s3->lock);
-    return part != NULL ? part : aligned_alloc(4096, LIGI_S3_PART_BYTES);
+    return part != NULL ? part : allocate_part();
 }
 
 void ligi_s3_part_give(ligi_s3 *s3, void *part)
