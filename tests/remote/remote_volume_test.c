@@ -370,6 +370,25 @@ static void replaced_commits_are_repaired(void **state)
     }
 }
 
+/* 64 MiB are not written again for a thousand small commits. */
+static void large_catalogs_have_few_checkpoints(void **state)
+{
+    void *self = opened("large", 0, "");
+    size_t bytes = 1 << 20;
+    char *value = calloc(1, bytes);
+
+    (void)state;
+    for (uint64_t i = 0; i < 64; i++) {
+        const uint64_t key = 1000 + i;
+        const lig_catalog_op op = {&key, sizeof key, value, bytes};
+        assert_ok(commit_ops(ops, self, version_of(self), &op, 1));
+    }
+    commit_many(self, 1200);
+    ligi_remote_close(self); /* finishes the checkpoint */
+    assert_in_range(newest_checkpoint("large"), 64, 1000);
+    free(value);
+}
+
 static void damaged_checkpoints_fall_back(void **state)
 {
     void *self = opened("fall", 0, "");
@@ -542,6 +561,7 @@ int main(void)
         cmocka_unit_test(checkpoints_replace_the_log),
         cmocka_unit_test(damaged_commits_are_repaired),
         cmocka_unit_test(replaced_commits_are_repaired),
+        cmocka_unit_test(large_catalogs_have_few_checkpoints),
         cmocka_unit_test(damaged_checkpoints_fall_back),
         cmocka_unit_test(drafts_of_dead_writers_go),
         cmocka_unit_test(claims_notice_commits),

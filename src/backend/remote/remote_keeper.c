@@ -13,10 +13,9 @@
 /* Commits between two checks whether a checkpoint is due. The process that commits checks, so that
  * few do it at the same time. */
 enum { CHECKPOINT_STEP = 64 };
-/* A checkpoint is due when the log since the last has this part of its size, */
-enum { CHECKPOINT_PART = 4 };
-/* or this many commits: each costs a request when the store is opened. */
-enum { CHECKPOINT_MOST = 1024 };
+/* The cost of a log entry to a process that opens the store, in bytes of a checkpoint: a request,
+ * and for each byte of the entry as much as this many bytes of a checkpoint. */
+enum { ENTRY_BYTES = 32768, REPLAY_COST = 4 };
 enum { OLD_CHECKPOINTS_MAX = 16 };
 
 /* --- checkpoints --- */
@@ -93,18 +92,21 @@ static lig_status remove_older(ligi_remote_volume *volume, uint64_t previous)
     return LIG_OK;
 }
 
+/* When reading the log since the last costs as much as reading the checkpoint: what is written in
+ * total, and what opening costs, are then proportional to the catalog. */
 static int is_due(ligi_remote_volume *volume, const ligi_remote_state *state, uint64_t last)
 {
-    uint64_t since = state->version - last, size = ligi_item_map_bytes(state->items),
-             most = CHECKPOINT_MOST;
+    uint64_t since = state->version - last, most = volume->limits.log_entries_max / 2;
 
-    if (volume->limits.log_entries_max != 0 && volume->limits.log_entries_max / 2 < most)
-        most = volume->limits.log_entries_max / 2;
+    if (since < CHECKPOINT_STEP)
+        return 0;
+    if (most != 0 && since >= most)
+        return 1;
     pthread_mutex_lock(&volume->lock);
     uint64_t known = volume->checkpointed_bytes;
     pthread_mutex_unlock(&volume->lock);
     uint64_t bytes = state->log_bytes < known ? state->log_bytes : state->log_bytes - known;
-    return since >= CHECKPOINT_STEP && (bytes >= size / CHECKPOINT_PART || since >= most);
+    return since * ENTRY_BYTES + bytes * REPLAY_COST >= ligi_item_map_bytes(state->items);
 }
 
 lig_status ligi_keeper_checkpoint(ligi_remote_volume *volume, int force)
