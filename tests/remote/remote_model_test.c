@@ -81,25 +81,30 @@ static void restart(service *world, actor *self)
 
 /* --- reading --- */
 
+static uint64_t read_on(const service *world, uint64_t version)
+{
+    while (model_there(world, version + 1))
+        version++;
+    return version;
+}
+
 /* What is written while it is read may be in the result, or not. */
 static void refresh(service *world, actor *self)
 {
     int64_t now = clock_of(world, self);
-    uint64_t next = self->version + 1;
-    int removed = next < world->first;
+    uint64_t from = self->version, end = read_on(world, from);
     int fresh = !world->by_head && now - self->seen <= FRESH;
 
     self->begun = world->acknowledged;
-    if (removed && !fresh) { /* an entry that does not exist is not taken for the end */
-        self->version = model_load(world);
+    if (end < world->head && !fresh) { /* an entry that does not exist is not taken for the end */
+        from = model_load(world);
+        end = read_on(world, from);
         self->named = 1;
-        removed = self->version + 1 < world->first;
-        model_must(world, !removed, "the log does not begin where the checkpoint ends");
+        model_must(world, end == world->head, "the log does not begin where the checkpoint ends");
     }
-    for (uint64_t v = next; v <= world->head && !removed; v++)
+    for (uint64_t v = from + 1; v <= end; v++)
         self->named |= world->history[v].pack == self->pack && self->pack != 0;
-    if (!removed)
-        self->version = world->head;
+    self->version = end;
     self->chain = world->states[self->version]->chain;
     self->seen = now;
     model_must(world, self->version >= self->begun, "a view lacks an acknowledged commit");

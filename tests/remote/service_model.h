@@ -56,7 +56,8 @@ typedef struct service {
     int by_head;    /* commits compare and set one object, as on RADOS */
     int64_t now;    /* its clock */
     uint64_t head;  /* the last commit that was ever accepted */
-    uint64_t first; /* entries before are removed */
+    uint64_t first; /* entries before are removed, and those marked in `gone` */
+    uint8_t gone[VERSIONS];
     model_record history[VERSIONS];
     int64_t dates[VERSIONS];
     ligi_remote_state *states[VERSIONS]; /* the truth after each commit */
@@ -199,6 +200,11 @@ static inline uint64_t model_load(service *self)
 
 /* --- requests for the log --- */
 
+static inline int model_there(const service *self, uint64_t version)
+{
+    return version >= self->first && version <= self->head && !self->gone[version];
+}
+
 static inline int model_apply_put(service *self, uint64_t version, const model_record *record,
                                   int64_t signed_at)
 {
@@ -206,9 +212,7 @@ static inline int model_apply_put(service *self, uint64_t version, const model_r
 
     if (!self->by_head && (age > SIGNATURE || age < -SIGNATURE))
         return LIGI_REPLY_REFUSED;
-    int there =
-        self->by_head ? self->head + 1 != version : version <= self->head && version >= self->first;
-    if (there)
+    if (self->by_head ? self->head + 1 != version : model_there(self, version))
         return LIGI_REPLY_EXISTS;
     model_accept(self, version, record);
     return LIGI_REPLY_WRITTEN;
@@ -239,7 +243,7 @@ static inline ligi_commit_reply model_get(service *self, uint64_t version,
 {
     if (model_random(self, 10) == 0)
         return LIGI_REPLY_LOST;
-    if (version > self->head || version < self->first)
+    if (!model_there(self, version))
         return LIGI_REPLY_ABSENT;
     return memcmp(self->history[version].bytes, record->bytes, LIGI_REMOTE_ID_BYTES) == 0
                ? LIGI_REPLY_MINE
@@ -257,12 +261,18 @@ static inline void model_deliver(service *self)
     free(late.record.bytes);
 }
 
-/* Removes the oldest entry, if it may go. */
+/* Removes one of the oldest entries, if it may go: of a numbered log several are removed at once, in
+ * any order. */
 static inline void model_trim(service *self, uint64_t before)
 {
-    if (self->first < before && self->first <= self->head &&
-        (self->by_head || self->broken == KEEPS_LOG_TOO_SHORT ||
-         self->now - self->dates[self->first] > KEEP))
+    uint64_t version = self->first + (self->by_head ? 0 : model_random(self, 4));
+
+    if (version >= before || version > self->head ||
+        (!self->by_head && self->broken != KEEPS_LOG_TOO_SHORT &&
+         self->now - self->dates[version] <= KEEP))
+        return;
+    self->gone[version] = 1;
+    while (self->first <= self->head && self->gone[self->first])
         self->first++;
 }
 

@@ -150,9 +150,10 @@ typedef struct ligi_engine_ops {
     /* Returns when there may be a commit after `since`, and at the latest after timeout_ns: LIG_OK
      * in both cases, the caller reads the log. Polls where the service cannot tell. */
     lig_status (*log_wait)(void *self, uint64_t since, int64_t timeout_ns);
-    /* Removes entries with numbers < `before`, oldest first, so that the rest has no gap. An engine
-     * with the fence keeps those that are younger than keep_ns by the service's clock. Any of them
-     * may be left. */
+    /* Removes entries with numbers < `before`, the oldest first as far as possible. An engine with
+     * the fence keeps those that are younger than keep_ns by the service's clock. Any of them may
+     * be left, also with gaps: who closes a store waits for the call, so it removes for a few
+     * seconds only. */
     lig_status (*log_trim)(void *self, uint64_t before, int64_t keep_ns);
     /* The checkpoint of `version` is sealed: from now on checkpoint_newest may return it. Several
      * processes may publish the same version, whose contents are equal. */

@@ -9,8 +9,8 @@
 #include "backend/s3/s3_probe.h"
 #include "base/clock.h"
 
-#define TRIM_MAX 256   /* entries that one listing names */
-#define TRIM_ROUNDS 16 /* of a call: it removes more than are added until the next checkpoint */
+#define TRIM_MAX 256                /* entries that one listing names */
+#define TRIM_NS INT64_C(5000000000) /* after this, a call begins no other listing */
 #define WAIT_FIRST_NS INT64_C(20000000)
 #define WAIT_MAX_NS INT64_C(1000000000)
 
@@ -195,6 +195,8 @@ lig_status ligi_s3_log_wait(void *self, uint64_t since, int64_t timeout_ns)
 }
 
 typedef struct old_entries {
+    ligi_s3 *s3;
+    int64_t until;
     uint64_t before;
     int64_t now_ns, keep_ns;
     uint64_t numbers[TRIM_MAX];
@@ -215,31 +217,51 @@ static int take_old(void *context, const ligi_s3_list_item *item)
     return old->count == TRIM_MAX;
 }
 
-/* One after the other, so that a crash leaves no gap. */
-static lig_status trim_some(ligi_s3 *s3, old_entries *old)
+static void prepare_old(void *context, ligi_s3_slot *slot)
 {
-    char key[LIGI_S3_SHORT_KEY_BYTES];
+    const old_entries *old = context;
+
+    ligi_s3_name_commit(old->numbers[slot->index], slot->key);
+    slot->transfer = ligi_s3_request("DELETE", slot->key, ligi_time_left(old->until));
+}
+
+static lig_status take_deleted(void *context, ligi_s3_slot *slot)
+{
+    const old_entries *old = context;
+    lig_status status = ligi_s3_result(old->s3->client, &slot->transfer, "cannot remove");
+
+    return status == LIG_E_NOTFOUND ? LIG_OK : status;
+}
+
+/* Several at once. What a crash leaves may have gaps: whoever reads from an entry that is as old as
+ * these takes no gap for the end of the log (check_end). */
+static lig_status trim_some(old_entries *old)
+{
+    ligi_s3 *s3 = old->s3;
 
     old->count = 0;
     LIG_TRY(ligi_s3_list(
         s3->client,
         &(ligi_s3_listing){.folder = "cat/", .page = TRIM_MAX, .visit = take_old, .context = old},
-        s3->timeout_ns));
-    for (size_t i = 0; i < old->count; i++) {
-        ligi_s3_name_commit(old->numbers[i], key);
-        LIG_TRY(ligi_s3_delete(s3->client, key, s3->timeout_ns));
-    }
-    return LIG_OK;
+        ligi_time_left(old->until)));
+    return ligi_s3_parallel(s3->client, &(ligi_s3_work){.count = old->count,
+                                                        .window = LIGI_S3_WINDOW,
+                                                        .prepare = prepare_old,
+                                                        .ended = take_deleted,
+                                                        .context = old});
 }
 
+/* Who closes the store waits for it: what is left is removed after the next checkpoint. */
 lig_status ligi_s3_log_trim(void *self, uint64_t before, int64_t keep_ns)
 {
     ligi_s3 *s3 = self;
-    old_entries old = {.before = before, .keep_ns = keep_ns, .count = TRIM_MAX};
+    old_entries old = {.s3 = s3, .before = before, .keep_ns = keep_ns, .count = TRIM_MAX};
+    int64_t enough = ligi_time_until(TRIM_NS);
 
+    old.until = ligi_time_until(s3->timeout_ns);
     old.now_ns = ligi_s3_client_now_ns(s3->client);
-    for (int i = 0; i < TRIM_ROUNDS && old.count == TRIM_MAX; i++)
-        LIG_TRY(trim_some(s3, &old));
+    while (old.count == TRIM_MAX && ligi_time_left(enough) > 0)
+        LIG_TRY(trim_some(&old));
     return LIG_OK;
 }
 
