@@ -135,9 +135,31 @@ static void test_many_models(void **state)
     trial_end();
 }
 
+/* 64 MiB are not written again for a thousand small commits. */
+static void test_few_checkpoints(void **state)
+{
+    void *self = opened(1);
+    size_t bytes = 1 << 20;
+    char *value = calloc(1, bytes);
+    uint64_t newest = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 64 + 1200; i++) {
+        const uint64_t key = i < 64 ? i : 64;
+        const lig_catalog_op op = {&key, sizeof key, value, i < 64 ? bytes : 8};
+        assert_ok(commit_ops(ops, self, i, &op, 1));
+    }
+    ligi_remote_close(self); /* finishes the checkpoint */
+    assert_ok(trial_checkpoint_newest(trial_find("scale"), UINT64_MAX, &newest));
+    assert_in_range(newest, 64, 1000);
+    free(value);
+    trial_end();
+}
+
 int main(int count, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many_models),
+                                       cmocka_unit_test(test_few_checkpoints)};
 
     if (count > 1 && strcmp(words[1], "soak") == 0)
         model_count = 100000;

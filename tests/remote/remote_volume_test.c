@@ -370,23 +370,12 @@ static void replaced_commits_are_repaired(void **state)
     }
 }
 
-/* 64 MiB are not written again for a thousand small commits. */
-static void large_catalogs_have_few_checkpoints(void **state)
+static void damage_checkpoint(const char *place, uint64_t version)
 {
-    void *self = opened("large", 0, "");
-    size_t bytes = 1 << 20;
-    char *value = calloc(1, bytes);
+    trial_object *object =
+        *trial_look(trial_find(place), (ligi_object){LIGI_OBJECT_CHECKPOINT, version});
 
-    (void)state;
-    for (uint64_t i = 0; i < 64; i++) {
-        const uint64_t key = 1000 + i;
-        const lig_catalog_op op = {&key, sizeof key, value, bytes};
-        assert_ok(commit_ops(ops, self, version_of(self), &op, 1));
-    }
-    commit_many(self, 1200);
-    ligi_remote_close(self); /* finishes the checkpoint */
-    assert_in_range(newest_checkpoint("large"), 64, 1000);
-    free(value);
+    object->bytes[object->size / 2] ^= 4;
 }
 
 static void damaged_checkpoints_fall_back(void **state)
@@ -398,12 +387,39 @@ static void damaged_checkpoints_fall_back(void **state)
     ligi_remote_close(self); /* finishes the checkpoint */
     uint64_t newest = newest_checkpoint("fall");
     assert_true(newest >= 64);
-    trial_object *object =
-        *trial_look(trial_find("fall"), (ligi_object){LIGI_OBJECT_CHECKPOINT, newest});
-    object->bytes[object->size / 2] ^= 4;
+    damage_checkpoint("fall", newest);
     self = opened("fall", 0, "");
     assert_int_equal(version_of(self), 128);
     commit_many(self, 1);
+    ligi_remote_close(self);
+}
+
+/* The checkpoint before the newest is not read by anybody else until it is needed. */
+static void older_checkpoints_are_checked(void **state)
+{
+    problem_list problems = {0};
+    uint64_t older = 0, left;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        void *self = opened("older", 0, "");
+        older = newest_checkpoint("older");
+        commit_many(self, 64);
+        ligi_remote_close(self);
+    }
+    assert_in_range(older, 64, newest_checkpoint("older") - 1);
+    damage_checkpoint("older", older);
+    void *self = opened("older", 0, "");
+    assert_ok(ops->catalog_verify(self, 0, note_problem, &problems));
+    assert_int_equal(problems.count, 1);
+    assert_non_null(strstr(problems.first, "checkpoint 64"));
+    assert_ok(ops->catalog_verify(self, 1, note_problem, &problems));
+    assert_int_equal(version_of(self), 128); /* no commit was needed */
+    assert_int_equal(trial_checkpoint_newest(trial_find("older"), older + 1, &left),
+                     LIG_E_NOTFOUND);
+    problems.count = 0;
+    assert_ok(ops->catalog_verify(self, 0, note_problem, &problems));
+    assert_int_equal(problems.count, 0);
     ligi_remote_close(self);
 }
 
@@ -561,8 +577,8 @@ int main(void)
         cmocka_unit_test(checkpoints_replace_the_log),
         cmocka_unit_test(damaged_commits_are_repaired),
         cmocka_unit_test(replaced_commits_are_repaired),
-        cmocka_unit_test(large_catalogs_have_few_checkpoints),
         cmocka_unit_test(damaged_checkpoints_fall_back),
+        cmocka_unit_test(older_checkpoints_are_checked),
         cmocka_unit_test(drafts_of_dead_writers_go),
         cmocka_unit_test(claims_notice_commits),
         cmocka_unit_test(sleepers_do_not_commit_removed_packs),

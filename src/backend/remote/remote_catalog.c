@@ -188,8 +188,8 @@ lig_status ligi_remote_catalog_verify(void *opaque, int repair, lig_catalog_prob
 
     LIG_TRY(repair ? ligi_remote_writable(self) : ligi_remote_usable(self));
     LIG_TRY(ligi_remote_salvage(self->volume, count_problem, &counted, &state, &end));
-    lig_status status = LIG_OK;
-    if (repair && counted.count > 0)
+    lig_status status = ligi_remote_check_older(self->volume, repair, problem, context);
+    if (status == LIG_OK && repair && counted.count > 0)
         status = put_restart(self->volume, state);
     ligi_remote_state_release(state);
     return status;

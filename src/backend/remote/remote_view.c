@@ -397,3 +397,37 @@ lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem p
     }
     return status;
 }
+
+static lig_status remove_checkpoint(ligi_remote_volume *volume, uint64_t version)
+{
+    lig_status result = LIG_OK;
+
+    LIG_TRY(volume->ops->object_remove(volume->engine, LIGI_OBJECT_CHECKPOINT, &version, 1,
+                                       &result));
+    return result;
+}
+
+lig_status ligi_remote_check_older(ligi_remote_volume *volume, int repair,
+                                   lig_catalog_problem problem, void *context)
+{
+    replay self = {.volume = volume, .problem = problem, .context = context};
+    uint64_t version = UINT64_MAX;
+    int in_use = 0; /* one was intact: salvage has read none of those before it */
+
+    for (;;) {
+        lig_status status = volume->ops->checkpoint_newest(volume->engine, version, &version);
+        if (status == LIG_E_NOTFOUND)
+            return LIG_OK;
+        LIG_TRY(status);
+        status = read_checkpoint(volume, version, &self.state);
+        if (status == LIG_OK) {
+            ligi_remote_state_release(self.state);
+            in_use = 1;
+        } else if (status == LIG_E_CORRUPT) {
+            LIG_TRY(in_use ? report(&self, "checkpoint", version) : LIG_OK);
+            LIG_TRY(repair ? remove_checkpoint(volume, version) : LIG_OK);
+        } else if (status != LIG_E_NOTFOUND) {
+            return status;
+        }
+    }
+}

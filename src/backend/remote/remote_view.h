@@ -26,4 +26,9 @@ void ligi_remote_repaired(ligi_remote_volume *volume);
 lig_status ligi_remote_salvage(ligi_remote_volume *volume, lig_catalog_problem problem,
                                void *context, ligi_remote_state **state, uint64_t *end);
 
+/* The older checkpoints, which take the newest one's place if that is damaged: `problem` gets a
+ * sentence for each that is damaged. `repair`: damaged ones, the newest included, are removed. */
+lig_status ligi_remote_check_older(ligi_remote_volume *volume, int repair,
+                                   lig_catalog_problem problem, void *context);
+
 #endif
