@@ -2,7 +2,7 @@
 """Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop and
 torch.distributed.checkpoint, on one cluster that the benchmark starts (root).
 
-engines.py [--mib 256] [--pairs 9] [--rounds 3] [--seconds 3] [--json FILE]
+engines.py [--mib 256] [--pairs 7] [--rounds 3] [--seconds 3] [--json FILE]
 
 A bar is the median of the ratios of pairs: a contender and its peer run one after the other, in
 alternating order, because the machine's speed changes within seconds.
@@ -212,7 +212,7 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--mib", type=int, default=256, help="of a pack; the cached model has 4 x")
-    parser.add_argument("--pairs", type=int, default=9, help="of runs on S3")
+    parser.add_argument("--pairs", type=int, default=7, help="of runs on S3")
     parser.add_argument("--rounds", type=int, default=3, help="of rados bench and of models")
     parser.add_argument("--seconds", type=int, default=3, help="of each run of rados bench")
     parser.add_argument("--json", type=Path)
