@@ -73,17 +73,19 @@ def read_message(stream: socket.socket, to_head: bool = False) -> Message | None
 
 
 class Proxy:
-    """`choose(request)` names a fault, returns the bytes of an answer, or None: none."""
+    """`choose(request)` names a fault, returns the bytes of an answer, or None: none. `change`
+    is applied to the gateway's answers."""
 
     def __init__(
         self,
         endpoint: str,
         choose: Callable[[Message], str | bytes | None],
         tls: ssl.SSLContext | None = None,
+        change: Callable[[bytes], bytes] | None = None,
     ) -> None:
         place = urlsplit(endpoint)
         self._upstream = (place.hostname or "", place.port or 80)
-        self._choose, self._tls = choose, tls
+        self._choose, self._tls, self._change = choose, tls, change
         self._lock = threading.Lock()
         self.seen: list[str] = []  # faults that were made
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -137,7 +139,8 @@ class Proxy:
             answer = read_message(upstream, request.line.startswith("HEAD"))
         if answer is None:
             raise OSError("no answer")
-        return answer.head + answer.body
+        data = answer.head + answer.body
+        return self._change(data) if self._change else data
 
     def _one(self, client: socket.socket, request: Message) -> bool:
         """Whether the connection stays open."""
@@ -187,8 +190,9 @@ def proxy(
     endpoint: str,
     choose: Callable[[Message], str | bytes | None],
     tls: ssl.SSLContext | None = None,
+    change: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[Proxy]:
-    made = Proxy(endpoint, choose, tls)
+    made = Proxy(endpoint, choose, tls, change)
     try:
         yield made
     finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ssl
 import subprocess
 from collections.abc import Callable
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from pathlib import Path
 
 import ligament
@@ -188,6 +190,66 @@ def test_wrong_clock(s3_uri: Callable[..., str], cluster: dict[str, str]) -> Non
         pytest.raises(ligament.DeniedError, match="differ by more than 15 minutes"),
     ):
         ligament.Store(s3_uri(faulty.endpoint))
+
+
+@pytest.mark.parametrize("hours", [30, -30])
+def test_changed_clock(s3_uri: Callable[..., str], cluster: dict[str, str], hours: int) -> None:
+    """A gateway whose clock is changed while stores are open: what expires by its clock may expire
+    early or late, but nothing that was acknowledged is lost."""
+    changed: list[bool] = []
+
+    def skew(answer: bytes) -> bytes:
+        head, _, body = answer.partition(b"\r\n\r\n")
+        rows = head.split(b"\r\n")
+        for i, row in enumerate(rows):
+            if changed and row.lower().startswith(b"date:"):
+                date = parsedate_to_datetime(row[5:].decode()) + timedelta(hours=hours)
+                rows[i] = b"Date: " + format_datetime(date, usegmt=True).encode()
+        return b"\r\n".join(rows) + b"\r\n\r\n" + body
+
+    with (
+        proxy(cluster["S3_ENDPOINT"], lambda _: None, change=skew) as gateway,
+        ligament.Store(s3_uri(gateway.endpoint)) as store,
+        ligament.Store(s3_uri()) as other,
+    ):
+        for number in range(6):
+            store.save(f"m{number}", model(number))
+        changed.append(True)
+        for number in range(6, 12):
+            store.save(f"m{number}", model(number))
+            other.save(f"n{number}", model(number))
+        store.retire("m2")
+        store.compact()
+        for name in [f"m{n}" for n in range(12) if n != 2] + [f"n{n}" for n in range(6, 12)]:
+            assert same(other.load(name), model(int(name[1:])))
+        assert other.check().problems == []
+
+
+def test_revoked_key(s3_uri: Callable[..., str], cluster: dict[str, str], prefix: str) -> None:
+    """The key is removed while a store is open: a sentence, and what was saved stays."""
+    mine = {**cluster, "S3_KEY": prefix, "S3_SECRET": "secret"}
+    admin = ["radosgw-admin", "-c", cluster["RADOS_CONF"], "-n", "client.rgw", f"--uid={prefix}"]
+    keys = [f"--access-key={prefix}", "--secret-key=secret"]
+
+    def run(*command: str) -> None:
+        subprocess.run([*admin, *command], check=True, capture_output=True)
+
+    run("user", "create", "--display-name=test", *keys)
+    make_bucket(mine, prefix)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", prefix)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        with ligament.Store(s3_uri(bucket=prefix)) as store:
+            store.save("kept", model(1))
+            run("key", "rm", *keys[:1])
+            with pytest.raises(ligament.DeniedError, match="does not know the access key"):
+                store.save("m", model(2))
+            with pytest.raises(ligament.DeniedError, match="does not know the access key"):
+                store.load("kept")
+            run("key", "create", *keys)
+            assert same(store.load("kept"), model(1))
+            store.save("m", model(2))
+            assert store.check().problems == []
 
 
 def test_full(s3_uri: Callable[..., str], cluster: dict[str, str]) -> None:
