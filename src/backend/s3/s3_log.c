@@ -233,8 +233,8 @@ static lig_status take_deleted(void *context, ligi_s3_slot *slot)
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-/* Several at once. What a crash leaves may have gaps: whoever reads from an entry that is as old as
- * these takes no gap for the end of the log (check_end). */
+/* Removes several entries at a time, so a crash may leave gaps. A reader that starts at an entry as
+ * old as these does not take a gap for the end of the log (check_end). */
 static lig_status trim_some(old_entries *old)
 {
     ligi_s3 *s3 = old->s3;
@@ -251,7 +251,7 @@ static lig_status trim_some(old_entries *old)
                                                         .context = old});
 }
 
-/* Who closes the store waits for it: what is left is removed after the next checkpoint. */
+/* A closing store waits for this call. What is left is removed after the next checkpoint. */
 lig_status ligi_s3_log_trim(void *self, uint64_t before, int64_t keep_ns)
 {
     ligi_s3 *s3 = self;
