@@ -39,8 +39,11 @@ typedef struct dlpack_versioned { /* capsule "dltensor_versioned" */
 typedef struct dlpack_exchange { /* capsule "dlpack_exchange_api" */
     uint32_t major, minor;
     struct dlpack_exchange *older;
-    void *unused[3];
-    int (*describe)(void *object, dlpack_tensor *tensor); /* may be NULL; -1 with an exception */
+    void *unused[2];
+    /* These return -1 with an exception. */
+    int (*make)(dlpack_versioned *tensor, void **object);
+    int (*describe)(void *object, dlpack_tensor *tensor); /* may be NULL */
+    int (*stream)(int device_type, int32_t device_id, void **stream);
 } dlpack_exchange;
 
 /* The lig_dtype of one, 0 for none (py_memory.c). */

@@ -149,7 +149,9 @@ static PyType_Slot batch_slots[] = {
     {Py_tp_traverse, batch_traverse},
     {Py_tp_methods, batch_methods},
     {Py_sq_length, batch_length},
-    {Py_tp_doc, "Batch(names, objects, writable=False): tensors for the C library."},
+    {Py_tp_doc,
+     "Batch(names, objects, writable=False, on_device=False): tensors for the C library; with "
+     "on_device, torch's tensors in device memory are described as such."},
     {0, NULL},
 };
 static PyType_Spec batch_spec = {"ligament._core.Batch", sizeof(ligi_py_batch), 0,

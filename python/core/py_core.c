@@ -186,10 +186,11 @@ static PyMethodDef functions[] = {
 static int module_exec(PyObject *module)
 {
     static int (*const hooks[])(PyObject *) = {
-        ligi_py_tensor_init, ligi_py_batch_type_init, ligi_py_memory_init,     ligi_py_model_init,
-        ligi_py_ticket_init, ligi_py_store_init,      ligi_py_checkpoint_init, ligi_py_graph_init,
-        ligi_py_find_init,   ligi_py_pipe_init,       ligi_py_part_init,       ligi_py_ref_init,
-        ligi_py_mesh_init,   ligi_py_params_init,     ligi_py_lock_init,       ligi_py_watch_init,
+        ligi_py_tensor_init,   ligi_py_batch_type_init, ligi_py_memory_init,     ligi_py_model_init,
+        ligi_py_ticket_init,   ligi_py_store_init,      ligi_py_checkpoint_init, ligi_py_graph_init,
+        ligi_py_find_init,     ligi_py_pipe_init,       ligi_py_part_init,       ligi_py_ref_init,
+        ligi_py_mesh_init,     ligi_py_params_init,     ligi_py_lock_init,       ligi_py_watch_init,
+        ligi_py_exchange_init,
     };
     for (size_t i = 0; i < sizeof hooks / sizeof hooks[0]; i++)
         if (hooks[i](module) < 0)

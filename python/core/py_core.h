@@ -82,10 +82,23 @@ typedef struct ligi_py_batch { /* what a call of the library takes; keeps every 
     PyObject *holders;  /* list: holders[i] owns the memory of tensor i */
     Py_buffer *buffers; /* NULL, or one for each tensor; .obj is NULL where none is held */
     int writable;
+    int on_device; /* tensors in device memory are described as such */
 } ligi_py_batch;
 
 /* Batch.__init__ (py_tensor.c reads the objects; py_batch.c has the rest of the type). */
 int ligi_py_batch_init(PyObject *batch, PyObject *args, PyObject *kwargs);
+
+/* --- tensors by DLPack's table (py_exchange.c) ---------------------------------------------- */
+
+struct dlpack_exchange;
+struct dlpack_tensor;
+
+/* The table of the tensors of one type; NULL if the framework has none with `describe`. */
+const struct dlpack_exchange *ligi_py_exchange(const ligi_py_reader *how);
+/* 1: described, a tensor with values one after another that are its bytes, in memory of any device;
+ * 0: unusual, or unknown. No exception. */
+int ligi_py_exchange_read(const ligi_py_reader *how, PyObject *object, struct dlpack_tensor *tensor,
+                          uint32_t *dtype, uint64_t *count);
 
 /* --- one flat tensor (py_flat.c) ------------------------------------------------------------ */
 
@@ -152,6 +165,7 @@ PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *ticket, lig
 int ligi_py_tensor_init(PyObject *module);
 int ligi_py_batch_type_init(PyObject *module);
 int ligi_py_memory_init(PyObject *module);
+int ligi_py_exchange_init(PyObject *module);
 int ligi_py_model_init(PyObject *module);
 int ligi_py_ticket_init(PyObject *module);
 int ligi_py_store_init(PyObject *module);

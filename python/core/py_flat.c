@@ -66,36 +66,15 @@ static int by_address(const ligi_py_reader *how, PyObject *object, int writable,
     return flat->data != NULL && !PyErr_Occurred();
 }
 
-static int in_order(const dlpack_tensor *tensor, uint64_t *count)
-{
-    int64_t step = 1;
-    *count = 1;
-    for (int32_t i = tensor->ndim; i-- > 0;) {
-        if (tensor->strides && tensor->shape[i] > 1 && tensor->strides[i] != step)
-            return 0;
-        step *= tensor->shape[i];
-        *count *= (uint64_t)tensor->shape[i];
-    }
-    return 1;
-}
-
 /* The framework's own table of functions: one call for all that by_address asks for. */
 static int by_exchange(const ligi_py_reader *how, PyObject *object, int writable,
                        ligi_py_flat *flat)
 {
-    const dlpack_exchange *table = PyCapsule_GetPointer(how->exchange, "dlpack_exchange_api");
-    while (table && table->major > 1)
-        table = table->older;
-    if (!table || table->major != 1 || !table->describe)
+    dlpack_tensor tensor;
+    if (!ligi_py_exchange_read(how, object, &tensor, &flat->dtype, &flat->count) ||
+        tensor.device_type != DLPACK_CPU)
         return 0;
-    dlpack_tensor tensor = {0};
-    if (table->describe(object, &tensor) < 0 || tensor.device_type != DLPACK_CPU ||
-        !in_order(&tensor, &flat->count) || flat->count == 0 || !tensor.data)
-        return 0;
-    flat->dtype = ligi_py_dlpack_dtype(tensor.dtype);
-    if (flat->dtype == 0 || may_be_odd(flat))
-        return 0;
-    flat->data = (char *)tensor.data + tensor.byte_offset;
+    flat->data = tensor.data;
     flat->written = writable && how->written != Py_None ? how->written : NULL;
     return 1;
 }
@@ -108,7 +87,7 @@ static int fast(const ligi_py_state *state, PyObject *object, int writable, ligi
         return 0;
     if (how->address == Py_None)
         return by_buffer(how, object, writable, flat);
-    if (how->exchange != Py_None && by_exchange(how, object, writable, flat))
+    if (by_exchange(how, object, writable, flat))
         return 1;
     PyErr_Clear();
     return by_address(how, object, writable, flat);

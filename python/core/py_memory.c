@@ -190,6 +190,35 @@ static PyObject *memory_dlpack(PyObject *object, PyObject *args)
     return capsule;
 }
 
+/* A framework that reads bytes as a tensor at once. What it does with the description when it fails
+ * is not defined: it stays. None: it cannot. */
+static PyObject *memory_tensor(PyObject *object, PyObject *args)
+{
+    memory *self = (memory *)object;
+    const ligi_py_state *state = ligi_py_state_of(object);
+    PyObject *how, *dims;
+    int dtype;
+    void *made = NULL;
+    if (!PyArg_ParseTuple(args, "O!iO!", state->reader_type, &how, &dtype, &PyTuple_Type, &dims))
+        return NULL;
+    const dlpack_exchange *table = ligi_py_exchange((ligi_py_reader *)how);
+    if (!table || !table->make || dtype <= 0 || dtype > LIG_COMPLEX128 ||
+        !dlpack_dtypes[dtype].lanes)
+        Py_RETURN_NONE;
+    export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
+    if (!out)
+        return PyErr_NoMemory();
+    dlpack_tensor tensor;
+    if (fill_tensor(self, &tensor, out->shape, (uint32_t)dtype, dims) < 0) {
+        free(out);
+        return NULL;
+    }
+    ligi_py_region_hold(self->region);
+    out->region = self->region;
+    out->as.versioned = (dlpack_versioned){1, 0, out, delete_versioned, 0, tensor};
+    return table->make(&out->as.versioned, &made) < 0 ? NULL : made;
+}
+
 /* --- Memory --------------------------------------------------------------------------------- */
 
 PyObject *ligi_py_memory_new(const ligi_py_state *state, ligi_py_region *region, void *data,
@@ -272,6 +301,8 @@ static PyObject *memory_device(PyObject *object, void *unused)
 static PyMethodDef memory_methods[] = {
     {"dlpack", memory_dlpack, METH_VARARGS,
      "dlpack(dtype number, shape, versioned=False) -> capsule"},
+    {"tensor", memory_tensor, METH_VARARGS,
+     "tensor(reader, dtype number, shape) -> a tensor of the reader's framework, or None"},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef memory_getset[] = {

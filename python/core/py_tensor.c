@@ -1,3 +1,4 @@
+#include "dlpack_abi.h"
 #include "py_core.h"
 
 #include <string.h>
@@ -303,6 +304,31 @@ static int read_by_buffer(ligi_py_batch *self, size_t index, const reader *how, 
     return done;
 }
 
+/* One in device memory. */
+static int read_on_device(ligi_py_batch *self, size_t index, const reader *how, PyObject *object)
+{
+    lig_tensor *tensor = &self->tensors[index];
+    dlpack_tensor found;
+    uint32_t dtype;
+    uint64_t count;
+    if (!ligi_py_exchange_read(how, object, &found, &dtype, &count) ||
+        found.device_type != DLPACK_CUDA)
+        return 0;
+    tensor->reserved[0] = self->number_count;
+    tensor->reserved[1] = NO_STRIDES;
+    int64_t *numbers = add_numbers(self, (size_t)found.ndim);
+    if (!numbers)
+        return -1;
+    for (int32_t i = 0; i < found.ndim; i++)
+        numbers[i] = found.shape[i];
+    tensor->ndim = (uint32_t)found.ndim;
+    tensor->dtype = (uint16_t)dtype;
+    tensor->data = found.data;
+    tensor->memory = LIG_MEMORY_CUDA;
+    tensor->device = found.device_id;
+    return 1;
+}
+
 static int read_registered(ligi_py_batch *self, const ligi_py_state *state, size_t index,
                            PyObject *object)
 {
@@ -310,7 +336,9 @@ static int read_registered(ligi_py_batch *self, const ligi_py_state *state, size
         (reader *)PyDict_GetItemWithError(state->readers, (PyObject *)Py_TYPE(object));
     if (!how)
         return PyErr_Occurred() ? -1 : 0;
-    int done = how->address == Py_None ? read_by_buffer(self, index, how, object)
+    int done = self->on_device ? read_on_device(self, index, how, object) : 0;
+    if (done == 0)
+        done = how->address == Py_None ? read_by_buffer(self, index, how, object)
                                        : read_by_address(self, index, how, object);
     if (done < 0 && PyErr_ExceptionMatches(
                         PyExc_Exception)) { /* a kind of tensor that lacks what others have */
@@ -411,11 +439,12 @@ static int batch_allocate(ligi_py_batch *self, Py_ssize_t count)
 
 int ligi_py_batch_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *keys[] = {"names", "objects", "writable", NULL};
+    static char *keys[] = {"names", "objects", "writable", "on_device", NULL};
     ligi_py_batch *self = (ligi_py_batch *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *names, *objects;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", keys, &names, &objects, &self->writable))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|pp", keys, &names, &objects, &self->writable,
+                                     &self->on_device))
         return -1;
     if (self->tensors) {
         PyErr_SetString(PyExc_TypeError, "the batch has already been built");

@@ -99,10 +99,13 @@ class Request(int, Ticket[None]):
 Arrival = tuple[Handler, list[Any], list[int]]
 
 
-def _answers(values: Sequence[Any]) -> tuple[Sequence[Any], int | None]:
+def _answers(values: Sequence[Any]) -> tuple[_core.Batch, int | None]:
     """The tensors of a response for the core, and the stream that orders those on a GPU."""
     placed = tensors.exchange(values, (), True)
-    return (values, None) if placed is None else (placed.push, placed.stream)
+    names = _RESPONSE[len(values)]
+    if placed is None:
+        return _core.Batch(names, values), None
+    return _core.Batch(names, placed.push, False, True), placed.stream
 
 
 class Mesh:
@@ -209,8 +212,9 @@ class Mesh:
         stream, pushed, pulled = None, push_tensors, pull_tensors
         if placed is not None:
             stream, pushed, pulled = placed.stream, placed.push, placed.pull
-        push = _core.Batch(_PUSH[len(push_tensors)], pushed)
-        pull = _core.Batch(_PULL[len(pull_tensors)], pulled, True)
+        on_device = placed is not None
+        push = _core.Batch(_PUSH[len(push_tensors)], pushed, False, on_device)
+        pull = _core.Batch(_PULL[len(pull_tensors)], pulled, True, on_device)
         kept = self._kept
         if self._streamed:
             self._sweep()
@@ -323,8 +327,7 @@ class Mesh:
         of the same worker that was taken and not answered."""
         if type(tensors) is not list:
             _RESPONSE.check(tensors)
-        values, stream = _answers(tensors)
-        batch = _core.Batch(_RESPONSE[len(tensors)], values)
+        batch, stream = _answers(tensors)
         if not self._core.respond(batch, handler, _SENT_MS, stream):
             self._keep(batch)
 
@@ -338,8 +341,7 @@ class Mesh:
             raise InvalidError(f"{tensors} for {count(len(handler_vec), 'handler')}")
 
         rows = [int(one.shape[0]) for one in tensors_vec]
-        values, stream = _answers([ret_buffer])
-        batch = _core.Batch(("ret_buffer",), values)
+        batch, stream = _answers([ret_buffer])
         sent = False
         try:
             sent = self._core.respond_rows(batch, rows, handler_vec, _SENT_MS, stream)
@@ -365,7 +367,8 @@ class Mesh:
         if placed is not None and placed.spare:
             raise InvalidError("a receive buffer on a GPU must be contiguous")
         values = [tensor] if placed is None else placed.pull
-        self._core.register(_core.Batch(("tensor",), values, True), worker_ranks, push_keys)
+        batch = _core.Batch(("tensor",), values, True, placed is not None)
+        self._core.register(batch, worker_ranks, push_keys)
 
     # --- all ------------------------------------------------------------------------------------
 

@@ -167,10 +167,17 @@ def exchange(push: Sequence[Any], pull: Sequence[Any], ordered: bool) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
+    plain = _core.placed(push, pull)
+    if plain is not None:
+        return torch_gpu.Plain(push, pull, plain[1] if ordered or _captures(torch) else None)
     for value in (*push, *pull):
         if getattr(value, "is_cuda", False):
             return torch_gpu.Exchange(list(push), list(pull), ordered)
     return None
+
+
+def _captures(torch: Any) -> bool:
+    return bool(torch.cuda.is_current_stream_capturing())
 
 
 def stream_of(stream: Any) -> Any:

@@ -113,7 +113,7 @@ def _register() -> None:
     )
     for kind in (tensor, torch.nn.Parameter):
         _core.set_reader(kind, reader)
-    _tables["registered"] = {tensor: True, torch.nn.Parameter: True}
+    _tables["registered"] = dict.fromkeys((tensor, torch.nn.Parameter), reader)
 
 
 def registered() -> Any:
@@ -251,7 +251,11 @@ def _from_fresh(fresh: Fresh) -> Any:
     dtype = dtype_of(fresh.code)
     if fresh.bytes == 0:
         return torch.empty(fresh.shape, dtype=dtype)
-    if fresh.memory.device >= 0:  # as bytes: old versions know fewer dtypes by DLPack
+    if fresh.memory.device >= 0:
+        made = fresh.memory.tensor(registered()[torch.Tensor], fresh.code, fresh.shape)
+        if made is not None:
+            return made
+        # As bytes: old versions know fewer dtypes by DLPack.
         capsule = fresh.memory.dlpack(NAMES["uint8"], (fresh.bytes,))
         return torch.utils.dlpack.from_dlpack(capsule).view(dtype).view(fresh.shape)
     return torch.frombuffer(fresh.memory, dtype=dtype, count=fresh.bytes // BYTES[fresh.code]).view(

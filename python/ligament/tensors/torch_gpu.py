@@ -4,7 +4,7 @@ them in spare device memory."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import _core
@@ -86,9 +86,26 @@ def read(values: list[Any], places: list[int]) -> None:
 # --- exchanges ----------------------------------------------------------------------------------
 
 
+class Plain:
+    """The tensors of a mesh's request or response, all of which the core can read and fill where
+    they are. `stream` is what its copies are ordered after; None: they are ready."""
+
+    __slots__ = ("pull", "push", "stream")
+    spare = ()
+
+    def __init__(self, push: Sequence[Any], pull: Sequence[Any], stream: int | None) -> None:
+        self.push, self.pull, self.stream = push, pull, stream
+
+    def filled(self, stream: Any) -> None:
+        """The answer is there, or the stream waits for it."""
+        if stream is not None and not sys.modules["torch"].cuda.is_current_stream_capturing():
+            for one in self.pull:
+                if _is_cuda(one):
+                    one.record_stream(stream)
+
+
 class Exchange:
-    """The tensors of a mesh's request or response, those on a GPU described for the core. `stream`
-    is what its copies are ordered after; None: they are ready."""
+    """The same for tensors of which some need more: those with gaps are packed."""
 
     def __init__(self, push: list[Any], pull: list[Any], ordered: bool) -> None:
         self.push, self.pull = list(push), list(pull)

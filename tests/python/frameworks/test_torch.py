@@ -10,6 +10,7 @@ import ligament
 import numpy as np
 import pytest
 from ligament import _core
+from ligament.tensors import of_torch
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -278,3 +279,32 @@ assert store.load("m")["x"].tolist() == [1 - 2j, 3 + 4j]
 
 def test_the_first_tensor_of_a_process_may_compute_its_values() -> None:
     subprocess.run([sys.executable, "-c", FIRST], check=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.complex64])
+def test_memory_as_a_tensor(dtype: Any) -> None:
+    """Tensors over the core's memory, made without Python code where torch has a table for it."""
+    reader, code = of_torch.registered()[torch.Tensor], of_torch.code_of(dtype)
+    memory = _core.allocate(256, 64)
+    made = memory.tensor(reader, code, (3, 5))
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        assert made is None
+        return
+    assert made.dtype == dtype and made.shape == (3, 5) and made.is_contiguous()
+    assert made.data_ptr() == memory.address
+    bits = torch.randint(0, 2, (3, 5)).to(dtype)
+    made.copy_(bits)
+    del memory
+    assert torch.equal(made, bits)
+    assert _core.allocate(64, 64).tensor(reader, code, ()).shape == ()
+    with pytest.raises(ValueError, match="larger than the memory"):
+        _core.allocate(64, 64).tensor(reader, code, (1000,))
+
+
+def test_host_tensors_are_not_placed() -> None:
+    """Those in device memory are tested where there is a GPU."""
+    some = [torch.zeros(3), np.zeros(3), nn.Parameter(torch.zeros(2, 2))]
+    assert _core.placed(some, ()) is None
+    assert _core.placed((), [torch.zeros(4).t(), object()]) is None
+    batch = _core.Batch(("a", "b", "c"), some, False, True)
+    assert batch.sizes() == [12, 24, 16]
