@@ -197,6 +197,7 @@ static int is_sent(void *context)
     await *what = context;
     if (ligi_session_check(&what->mesh->session) != LIG_OK)
         return 1;
+    ligi_mesh_device_help(what->mesh);
     if (what->handlers == NULL || what->mesh->answering == 0)
         return what->mesh->answering == 0 && what->mesh->outbox.open == 0;
     for (size_t i = 0; i < what->count; i++)

@@ -174,6 +174,7 @@ typedef struct await {
 static int is_ready(void *context)
 {
     await *what = context;
+    ligi_mesh_device_help(what->mesh);
     return ligi_session_check(&what->mesh->session) != LIG_OK ||
            ligi_server_requests_ready(&what->mesh->inbox, what->mode);
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct await {
-    const lig_mesh *mesh;
+    lig_mesh *mesh;
     const ligi_request *request; /* a slot: it stays, but may be reused for another request */
     uint64_t serial;
 } await;
@@ -20,6 +20,7 @@ typedef struct await {
 static int has_ended(void *context)
 {
     const await *what = context;
+    ligi_mesh_device_help(what->mesh);
     return what->request->state == LIGI_REQUEST_ENDED || what->request->serial != what->serial ||
            what->mesh->session.closed || what->mesh->session.broken;
 }
@@ -96,6 +97,7 @@ static lig_status await_end(lig_mesh *mesh, uint64_t handler, int64_t timeout_ns
 static int is_filled(void *context)
 {
     const await *what = context;
+    ligi_mesh_device_help(what->mesh);
     return what->request->exchange == NULL || what->request->serial != what->serial;
 }
 
@@ -167,6 +169,7 @@ int lig_mesh_done(lig_mesh *mesh, uint64_t handler)
     (void)ligi_net_poll(mesh->session.net);
     if (ligi_mesh_enter(mesh) != LIG_OK)
         return 1;
+    ligi_mesh_device_help(mesh);
     int done = ligi_worker_requests_find(&mesh->outbox, handler, &request) != LIG_OK ||
                request->state == LIGI_REQUEST_ENDED;
     ligi_mesh_leave(mesh);

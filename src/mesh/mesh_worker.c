@@ -278,8 +278,11 @@ static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     request->stamps[0] = (uint64_t)ligi_stamp_clock_then(&mesh->ticks, began);
     request->stamps[1] = ligi_mesh_stamp(mesh); /* set before the send: the server may answer at
                                                  * once */
-    for (uint32_t s = 0; request->exchange == NULL && s < mesh->server_count; s++)
-        send_share(mesh, asked, request, entries, s);
+    if (request->exchange)
+        ligi_exchange_start(request->exchange);
+    else
+        for (uint32_t s = 0; s < mesh->server_count; s++)
+            send_share(mesh, asked, request, entries, s);
     mesh->stats.requests++;
     mesh->stats.bytes_pushed += request->push_bytes * mesh->server_count;
     *handler = request->handler;

@@ -214,6 +214,66 @@ static void test_empty_on(void **unused)
     assert_int_equal(fake_cuda_live("allocated"), kept);
 }
 
+/* Threads that call the mesh continue with what streams have ended: the courier is not needed. */
+static void test_without_the_courier(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    lig_tensor push = device_tensor(&count, 3), pull = device_tensor(&count, -1);
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    lig_mesh_arrival arrival;
+    size_t found = 0;
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    assert_true(ligi_courier_stop(&worker->device->tasks, 10 * SECOND));
+    assert_true(!server->device || ligi_courier_stop(&server->device->tasks, 10 * SECOND));
+    assert_ok(lig_mesh_push_pull(worker, &request, &handler));
+    for (int i = 0; i < 2000 && found == 0; i++) {
+        assert_false(lig_mesh_done(worker, handler));
+        (void)lig_mesh_get_batch(server, LIG_MESH_ALL, SECOND / 100, &arrival, 1, &found);
+    }
+    assert_int_equal(found, 1);
+    assert_ok(lig_mesh_respond(server, arrival.handler, arrival.tensors, 1, 10 * SECOND));
+    assert_ok(lig_mesh_settle(server, 10 * SECOND));
+    assert_ok(lig_mesh_wait(worker, handler, 10 * SECOND));
+    assert_memory_equal(pull.data, push.data, BYTES);
+    end(all);
+}
+
+/* A request whose tensors are ready where they are leaves with the call. */
+static void test_sent_at_once(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *data;
+    lig_mesh_hold *hold;
+    uint64_t key = 1, handler;
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    assert_ok(lig_mesh_empty_on(worker, 0, BYTES, &data, &hold));
+    lig_tensor push = {.data = data,
+                       .bytes = BYTES,
+                       .shape = &count,
+                       .ndim = 1,
+                       .dtype = LIG_FLOAT32,
+                       .memory = LIG_MEMORY_CUDA};
+    lig_mesh_request request = {&push, &key, 1, NULL, NULL, 0};
+    int shared = has_arena(worker);
+    assert_true(!shared || ligi_courier_stop(&worker->device->tasks, 10 * SECOND));
+    assert_ok(lig_mesh_push_pull(worker, &request, &handler));
+    assert_true(!shared || worker->device->pushes.count == 0);
+    lig_mesh_arrival arrival = next(server);
+    assert_ok(lig_mesh_respond(server, arrival.handler, NULL, 0, 10 * SECOND));
+    assert_ok(lig_mesh_wait(worker, handler, 10 * SECOND));
+    end(all);
+    lig_mesh_hold_drop(hold);
+}
+
 /* A driver call takes microseconds: an exchange through the worker's arena makes no more than it
  * needs, which are three copies, each with its word, and the checks of three tensors. */
 static void test_driver_calls(void **unused)
@@ -474,6 +534,8 @@ int main(void)
         cmocka_unit_test(test_another_process_with_the_same_address),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_empty_on),
+        cmocka_unit_test(test_without_the_courier),
+        cmocka_unit_test(test_sent_at_once),
         cmocka_unit_test(test_driver_calls),
         cmocka_unit_test(test_registered),
         cmocka_unit_test(test_what_is_refused),

@@ -107,6 +107,11 @@ pull = [torch.zeros(64, 64, device="cuda").t(), torch.zeros(64, 64, device="cuda
         torch.empty(0, device="cuda"), torch.zeros((), device="cuda")]
 mesh.wait(mesh.push_pull(odd, [1, 2, 3, 4], pull, [1, 2, 3, 4]))
 assert all(torch.equal(a, b * 2) for a, b in zip(pull, odd))
+turned = torch.randn(33, dtype=torch.complex64, device="cuda").conj()
+given = torch.nn.Parameter(torch.randn(3, 5, device="cuda"))
+pull, request = exchange([turned, given])
+mesh.wait(request)
+assert torch.equal(pull[0], turned) and torch.equal(pull[1], given * 2)
 host = [torch.randn(5), torch.randn(5, device="cuda")]  # mixed
 pull, request = exchange(host, [100, 1])
 mesh.wait(request)

@@ -1,12 +1,13 @@
-/* The work of a device's streams for a mesh: copies, followed by a word that the stream writes. A
- * thread of the mesh, the courier, polls the words and continues what waited for them; no call of
- * the mesh waits for a stream. */
+/* The work of a device's streams for a mesh: copies, followed by a word that the stream writes.
+ * Threads that wait in a call of the mesh poll the words and continue what waited for them; when
+ * there are none, a thread of the mesh does, the courier. No call of the mesh waits for a stream. */
 #ifndef LIGI_COURIER_H
 #define LIGI_COURIER_H
 
 #include "net/net.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* Tasks that are done one after another, as they were added. */
 typedef struct ligi_courier_order {
@@ -29,12 +30,16 @@ typedef struct ligi_courier {
     int32_t device;
     void *stream; /* any of the device, to ask whether it has failed */
     pthread_t thread;
-    int running;
+    int made, running;
+    atomic_uint waiting;  /* tasks */
+    atomic_uint helped;   /* how often a caller has looked */
     pthread_mutex_t lock; /* guards all below; taken under the endpoint's lock, never before it */
     pthread_cond_t changed;
     ligi_courier_task *first, **last;
     uint64_t round;
     uint64_t added; /* tasks so far */
+    unsigned seen;  /* of `helped`: while callers look, the thread stands aside */
+    int asleep;     /* until it is signalled */
     int polled;     /* graphs: the endpoint is polled, and `visit` called */
     int stopping, ended;
     int (*visit)(void *context); /* without locks; 1: something happened. May be NULL */
@@ -46,9 +51,14 @@ lig_status ligi_courier_start(ligi_courier *tasks, ligi_net *net, int32_t device
 /* Waits at most `patience_ns` for what is under way. 0: it has not ended, and the memory that it
  * uses must stay. Without locks. */
 int ligi_courier_stop(ligi_courier *tasks, int64_t patience_ns);
+/* After `stop`, when no call uses it. Zero-initialised is valid. */
+void ligi_courier_fini(ligi_courier *tasks);
 
-/* Takes over the task until `done`. */
+/* Takes over the task until `done`. With the endpoint's lock. */
 void ligi_courier_add(ligi_courier *tasks, ligi_courier_task *task);
+/* Continues with what is over. With the endpoint's lock, by a thread that waits: one that takes the
+ * lock from it costs more than the copies do. */
+void ligi_courier_help(ligi_courier *tasks);
 /* Adds to `polled`: while it is not 0 the thread drives the endpoint. */
 void ligi_courier_poll(ligi_courier *tasks, int more);
 

@@ -406,7 +406,9 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
         return ligi_mesh_device_copy(exchange->device, stream, exchange->moves,
                                      exchange->move_count, &exchange->pushed);
     exchange->pushed.word = NULL; /* it only waits for its turn */
-    ligi_courier_add(&exchange->device->tasks, &exchange->pushed);
+    exchange->at_once = exchange->device->pushes.count == 0;
+    if (!exchange->at_once)
+        ligi_courier_add(&exchange->device->tasks, &exchange->pushed);
     return LIG_OK;
 }
 
@@ -441,6 +443,7 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
     exchange->ack = NULL;
     exchange->graph = on.graph;
     exchange->has_stream = on.given;
+    exchange->at_once = 0;
     exchange->move_count = 0;
     forget_servers(exchange);
     lig_status status = fill_exchange(exchange, asked, stream);
@@ -457,6 +460,12 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
     exchange->is_filled = exchange->pull_count == 0;
     request->exchange = exchange;
     return LIG_OK;
+}
+
+void ligi_exchange_start(ligi_exchange *exchange)
+{
+    if (exchange->at_once)
+        on_pushed(&exchange->pushed, LIG_OK);
 }
 
 /* --- the answer --- */

@@ -25,6 +25,7 @@ typedef struct ligi_exchange {
     uint32_t lent_count; /* of those */
     uint8_t pushing, filling;
     uint8_t has_stream;   /* to follow: the messages wait for it */
+    uint8_t at_once;      /* nothing to wait for: `start` sends them */
     uint8_t is_filled;    /* all pull tensors have their values, or never will */
     uint8_t *heads;       /* messages that wait for the copies, one after another */
     uint32_t *head_bytes; /* [server_count] */
@@ -44,9 +45,11 @@ typedef struct ligi_exchange {
 } ligi_exchange;
 
 /* Makes the exchange of a request that has begun: memory, copies queued on the stream, messages.
- * The caller's tensors are checked. On failure nothing is left. */
+ * The caller's tensors are checked. On failure nothing is left. Otherwise `start` follows. */
 lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request *asked,
                                ligi_on_stream on, ligi_request *request);
+
+void ligi_exchange_start(ligi_exchange *exchange);
 
 /* The server has answered or refused the request, or the answer was discarded. */
 void ligi_exchange_answered(lig_mesh *mesh, uint64_t serial, uint32_t server);

@@ -25,6 +25,7 @@ static void device_free(ligi_mesh_device *device, int keep)
         ligi_cuda_stream_destroy(device->number, device->out);
         ligi_cuda_unpin(device->number, device->words, WORD_BYTES);
     }
+    ligi_courier_fini(&device->tasks);
     free(device->free_words);
     free(device);
 }
@@ -95,6 +96,12 @@ void ligi_mesh_device_fini(lig_mesh *mesh)
     if (mesh->device)
         device_free(mesh->device, mesh->device->stuck);
     mesh->device = NULL;
+}
+
+void ligi_mesh_device_help(lig_mesh *mesh)
+{
+    if (mesh->device)
+        ligi_courier_help(&mesh->device->tasks);
 }
 
 lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number)

@@ -56,6 +56,9 @@ lig_status ligi_mesh_device_capturing(lig_mesh *mesh, int32_t number, ligi_on_st
 void ligi_mesh_device_stop(lig_mesh *mesh);
 void ligi_mesh_device_fini(lig_mesh *mesh);
 
+/* In every round of a thread that waits for the mesh, with the lock. */
+void ligi_mesh_device_help(lig_mesh *mesh);
+
 /* The device of the tensors that are in device memory; -1 if none is, LIG_E_INVALID if they are on
  * several. */
 lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number);
