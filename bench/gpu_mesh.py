@@ -5,9 +5,10 @@ device in the same process.
     bench/gpu_mesh.py [--quick] [--json FILE]
 
 The server answers with what it was pushed. `arena` tensors are made by mesh.empty(device="cuda"):
-the push copies nothing, the response once. `torch` tensors are copied into the arena and out of
-it. `stream` waits by wait(stream=) and synchronises the stream. `staged` goes through pinned host
-memory over tcp. Each case runs under MPS, if nvidia-cuda-mps-control is installed, and without it.
+the push copies nothing, the response once; `ready` ones are pushed with need_event=False. `torch`
+tensors are copied into the arena and out of it. `stream` waits by wait(stream=) and synchronises
+the stream. `staged` goes through pinned host memory over tcp. Each case runs under MPS, if
+nvidia-cuda-mps-control is installed, and without it.
 Latencies are the p50 of a round trip; a bandwidth is the payload of both ways over that time, as
 for one way.
 """
@@ -91,18 +92,19 @@ def exchanges(transport: str, rounds: int) -> dict[str, float]:
 
     found: dict[str, float] = {}
     stream = torch.cuda.current_stream()
-    kinds = ("arena", "torch", "stream") if transport == "shm" else ("staged",)
+    kinds = ("arena", "ready", "torch", "stream") if transport == "shm" else ("staged",)
     for size in (4096, MIB, 64 * MIB):
         for kind in kinds:
-            if kind == "arena":
+            if kind in ("arena", "ready"):
                 push, pull = (mesh.empty(size, "uint8", device="cuda") for _ in range(2))
             else:
                 push, pull = (torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(2))
             push.random_(0, 255)
             pull.zero_()
+            stream.synchronize()
 
             def trip(kind: str = kind, push: Any = push, pull: Any = pull) -> None:
-                request = mesh.push_pull([push], [1], [pull], [1])
+                request = mesh.push_pull([push], [1], [pull], [1], kind != "ready")
                 if kind == "stream":
                     mesh.wait(request, stream=stream)
                     stream.synchronize()
