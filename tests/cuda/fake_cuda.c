@@ -374,6 +374,7 @@ static const struct {
     ENTRY(cuMemcpyAsync),
     ENTRY(cuStreamQuery),
     ENTRY(cuStreamWriteValue64),
+    ENTRY(cuStreamWriteValue32),
     ENTRY(cuStreamWaitValue64),
     ENTRY(cuDeviceGetUuid),
     ENTRY(cuIpcGetMemHandle),

@@ -121,6 +121,14 @@ DRIVER(cuStreamWriteValue64, (void *handle, uint64_t word, uint64_t value, unsig
     DONE;
 }
 
+DRIVER(cuStreamWriteValue32, (void *handle, uint64_t word, uint32_t value, unsigned flags))
+{
+    (void)flags;
+    LOCKED(queue_word("cuStreamWriteValue32", handle, word,
+                      (op){.half = (uint32_t *)(uintptr_t)word, .number = value}))
+    DONE;
+}
+
 DRIVER(cuStreamWaitValue64, (void *handle, uint64_t word, uint64_t value, unsigned flags))
 {
     LOCKED(queue_word("cuStreamWaitValue64", handle, word,

@@ -55,6 +55,7 @@ int cuMemHostGetDevicePointer(uint64_t *data, void *host, unsigned flags);
 int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *handle);
 int cuStreamQuery(void *handle);
 int cuStreamWriteValue64(void *handle, uint64_t word, uint64_t value, unsigned flags);
+int cuStreamWriteValue32(void *handle, uint64_t word, uint32_t value, unsigned flags);
 int cuStreamWaitValue64(void *handle, uint64_t word, uint64_t value, unsigned flags);
 int cuDeviceGetUuid(void *uuid, int device);
 int cuIpcGetMemHandle(fake_handle *handle, uint64_t data);

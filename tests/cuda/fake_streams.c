@@ -64,6 +64,8 @@ static int run(stream *of, size_t until)
             run_kernel(next);
         else if (next->written)
             __atomic_store_n(next->written, next->number, __ATOMIC_RELEASE);
+        else if (next->half)
+            __atomic_store_n(next->half, (uint32_t)next->number, __ATOMIC_RELEASE);
         else if (next->from)
             memcpy(next->to, next->from, next->bytes);
         else if (next->to)
@@ -105,7 +107,7 @@ void fake_add(stream *to, op what)
         return;
     }
     put(&to->ops, &to->count, &to->capacity, &what);
-    if (!what.written)
+    if (!what.written && !what.half)
         return;
     to->promised = to->count;
     if (!engine_runs) {

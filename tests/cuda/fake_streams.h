@@ -20,6 +20,7 @@ typedef struct op {
     uint64_t secret, blocks, hashes; /* its parameters */
     unsigned count;
     uint64_t *written, *least; /* words: one becomes `number`, one is waited for until it is */
+    uint32_t *half; /* the same, of 32 bits */
     uint64_t number;
 } op;
 

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In the upper half of `ack`, where the graph does not write: all replays continue, also those that
+ * are still queued when the mesh is closed. */
+#define CLOSED (UINT64_C(1) << 32)
 #define GRAPH_BIT (UINT64_C(1) << 62) /* handlers of requests never get that far */
 
 int ligi_captured_is_handler(uint64_t handler)
@@ -34,7 +37,7 @@ void ligi_captured_free_all(ligi_mesh_device *device)
     device->slots = NULL;
     while (slot) {
         ligi_captured_slot *next = slot->next;
-        __atomic_store_n(slot->ack, 1, __ATOMIC_RELEASE); /* a graph under way continues */
+        __atomic_store_n(slot->ack, CLOSED, __ATOMIC_RELEASE);
         ligi_arena_chunk_drop(slot->chunk);
         slot_free(slot);
         slot = next;
@@ -107,7 +110,7 @@ static lig_status capture_go(ligi_captured_slot *slot, const lig_tensor *tensors
     uint64_t ack = ligi_mesh_device_address(slot->device, slot->ack);
     LIG_TRY(ligi_cuda_await_word(device, stream, ack, 1));
     slot->in_graph = 1;
-    LIG_TRY(ligi_cuda_write_word(device, stream, ack, 0));
+    LIG_TRY(ligi_cuda_write_half(device, stream, ack, 0));
     for (size_t i = 0; i < count; i++) {
         ligi_cuda_move move = {slot->tensors[i].data, tensors[i].data, tensors[i].bytes};
         if (move.to != move.from)

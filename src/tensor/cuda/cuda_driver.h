@@ -58,6 +58,8 @@ typedef struct ligi_cuda_handle { /* CUipcMemHandle, which is passed by value */
 #define LIGI_CUDA_LATE_CALLS(CALL)                                                                 \
     CALL(cuStreamWriteValue64,                                                                     \
          (void *stream, ligi_cuda_address word, uint64_t value, unsigned flags))                   \
+    CALL(cuStreamWriteValue32,                                                                     \
+         (void *stream, ligi_cuda_address word, uint32_t value, unsigned flags))                   \
     CALL(cuStreamWaitValue64,                                                                      \
          (void *stream, ligi_cuda_address word, uint64_t value, unsigned flags))
 

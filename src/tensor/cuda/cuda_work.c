@@ -102,6 +102,21 @@ lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uin
     return ligi_cuda_copy_and_write(device, stream, &batch);
 }
 
+lig_status ligi_cuda_write_half(int32_t device, void *stream, uint64_t word, uint32_t value)
+{
+    ligi_cuda_visit visit;
+    LIG_TRY(ligi_cuda_enter(device, &visit));
+    const ligi_cuda_driver *driver = visit.device->driver;
+    int known = driver->cuStreamWriteValue32 != NULL;
+    int error = known ? driver->cuStreamWriteValue32(stream, word, value, 0) : 0;
+    ligi_cuda_leave(&visit);
+    if (!known)
+        return no_words();
+    if (error != 0)
+        return ligi_cuda_fail(driver, error, "a stream of CUDA device %d cannot signal", device);
+    return LIG_OK;
+}
+
 lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least)
 {
     ligi_cuda_visit visit;

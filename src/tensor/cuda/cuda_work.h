@@ -37,6 +37,8 @@ typedef struct ligi_cuda_batch { /* copies, and a word that is written after the
  * 11.7. */
 lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, ligi_cuda_batch *batch);
 lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value);
+/* Writes the lower half of the word: the upper one keeps what the host has written. */
+lig_status ligi_cuda_write_half(int32_t device, void *stream, uint64_t word, uint32_t value);
 lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uint64_t least);
 
 /* Waits for all that is queued on the stream. */
