@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..errors import InvalidError
 from . import row_steps
 from .node import Server
 from .rows import Worker
@@ -29,7 +30,8 @@ class Place(NamedTuple):
     server: Server
     table: str | None
     offset: int  # of the first key
-    limit: int  # ids are below
+    limit: int  # ids of the table are below
+    used: int  # ids of the module are below
     length: int
     dtype: torch.dtype
 
@@ -52,6 +54,15 @@ class CacheSize(NamedTuple):
 
 class Full(Exception):
     """The cache is smaller than one batch."""
+
+
+def check_range(ids: torch.Tensor, limit: int) -> None:
+    """Raises `InvalidError` unless all ids are below the limit, and not negative."""
+    if ids.numel():
+        least, most = torch.stack(torch.aminmax(ids)).tolist()
+        if least < 0 or most >= limit:
+            wrong = least if least < 0 else most
+            raise InvalidError(f"id {wrong} is out of range: ids are 0 to {limit - 1}")
 
 
 class DeviceRows:
@@ -82,19 +93,20 @@ class DeviceRows:
         self._used = torch.zeros(rows, dtype=torch.int64, device=device)  # by tick
         self._read = torch.zeros(rows, dtype=torch.int64, device=device)  # by epoch
         self._dirty = torch.zeros(rows, dtype=torch.bool, device=device)
+        self._leaders = torch.empty(rows, dtype=torch.int32, device=device)
         self._spare = torch.arange(rows, device=device)
         self._tick = self._epoch = 0
         self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # ids, and their slots
         self._lock = threading.RLock()
         self._stream: Any = None  # the latest one
-        self._last = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._last: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.stats = {"hits": 0, "misses": 0, "evictions": 0, "written": 0}
 
     # --- accesses -------------------------------------------------------------------------------
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
         """The slots in `values` of ids on the device; rows that are not cached are read first.
-        Raises `Full` if there is no room for them."""
+        Raises `InvalidError` for ids outside the table, and `Full` if there is no room."""
         with self._turn():
             return self._find(ids)
 
@@ -103,20 +115,19 @@ class DeviceRows:
         with self._turn():
             pass
 
-    def push(self, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None) -> None:
-        """One step for each id, with the sum of its gradients: row places[i] of `grad` (row i)
-        belongs to ids[i]."""
+    def push(self, ids: torch.Tensor, grad: torch.Tensor, places: row_steps.Places) -> None:
+        """One step for each id, with the sum of its gradients."""
         with self._turn():
-            slots, inverse = torch.unique(self._again(ids), return_inverse=True)
-            sums = row_steps.summed(grad.to(self._place.dtype), places, inverse, slots.numel())
+            slots = self._again(ids)
+            order, leaders = self._lead(slots)
+            sums = row_steps.summed(grad.to(self._place.dtype), places, leaders, slots.numel())
             if self._owned:
-                self._write_back(slots[self._dirty[slots]])  # each gradient is a step
+                led = slots[leaders == order]
+                self._write_back(led[self._dirty[led]])  # each gradient is a step
                 self._read.index_fill_(0, slots, _STALE)
                 self._latest = None
             else:
-                before = self.values.index_select(0, slots), self._state.index_select(0, slots)
-                after = row_steps.step(self._optimizer, self._place.rate(), *before, sums)
-                self._put(slots, *after)
+                self._step(slots, leaders, sums)
             if not self.alone:
                 self._pending.index_add_(0, slots, sums)
             self._dirty.index_fill_(0, slots, True)
@@ -163,20 +174,17 @@ class DeviceRows:
     def _turn(self) -> Iterator[None]:
         """One thread at a time; a stream waits for what another one has done with the cache."""
         with self._lock, torch.no_grad():
-            if self._last is None:
-                yield
-                return
-            stream = torch.cuda.current_stream(self.device)
-            stream.wait_event(self._last)
-            if stream != self._stream:
-                self._change_stream(stream)
-            try:
-                yield
-            finally:
-                self._last.record(stream)
+            if self._last is not None:
+                stream = torch.cuda.current_stream(self.device)
+                if stream != self._stream:
+                    self._change_stream(stream)
+            yield
 
     def _change_stream(self, stream: Any) -> None:
         """Memory of another stream is not reused before this one is done with it."""
+        if self._stream is not None:
+            self._last.record(self._stream)
+            stream.wait_event(self._last)
         for tensor in (self._spare, *self._map.replaced()):
             tensor.record_stream(stream)
         self._stream, self._latest = stream, None
@@ -194,21 +202,41 @@ class DeviceRows:
         """`current`: what others may have changed is read again."""
         self._tick += 1
         self._latest = None
-        slots = self._map.find(ids)
-        stale = slots < 0
+        slots = usable = self._map.find(ids)
         if not self.alone and current:
-            stale |= self._read[slots.clamp(min=0)] != self._epoch
-        missing = int(stale.sum())
-        self.stats["hits"] += ids.numel() - missing
-        self.stats["misses"] += missing
-        if missing:
+            usable = torch.where(self._read[slots] == self._epoch, slots, -1)
+        missing = 0
+        if ids.numel() and int(usable.min()) < 0:  # the only wait for the device if all are cached
+            check_range(ids, self._place.limit)
+            stale = usable < 0
+            missing = int(stale.sum())
             self._used[slots[slots >= 0]] = self._tick  # they stay
             self._fill(torch.unique(ids[stale]))
             slots = self._map.find(ids)
+        self.stats["hits"] += ids.numel() - missing
+        self.stats["misses"] += missing
         self._used.index_fill_(0, slots, self._tick)
         if current:
             self._latest = ids, slots
         return slots
+
+    def _lead(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The numbers of the slots, and for each slot the number of one that is equal: the same one
+        for all that are equal. Faster than sorting, and does not wait for the device."""
+        order = torch.arange(slots.numel(), dtype=torch.int32, device=self.device)
+        self._leaders.index_copy_(0, slots, order)
+        return order, self._leaders.index_select(0, slots)
+
+    def _step(self, slots: torch.Tensor, leaders: torch.Tensor, sums: torch.Tensor) -> None:
+        """One step of the optimizer. The sum of a slot is at its leader's number; at the others is
+        zero, which is added to the row as well, or they get what the leader gets."""
+        rate = self._place.rate()
+        if row_steps.adds(self._optimizer, self.values.dtype):
+            self.values.index_add_(0, slots, row_steps.change(self._optimizer, rate, sums))
+            return
+        before = self.values.index_select(0, slots), self._state.index_select(0, slots)
+        each = sums.index_select(0, leaders)
+        self._put(slots, *row_steps.step(self._optimizer, rate, *before, each))
 
     def _fill(self, ids: torch.Tensor) -> None:
         step = max(1, _CHUNK_BYTES // (8 * self._place.length))

@@ -8,9 +8,9 @@ from typing import NamedTuple, Protocol
 import torch
 
 from .cache_hooks import add_cache
-from .device_rows import CacheSize, DeviceRows, Full, Place
+from .device_rows import CacheSize, DeviceRows, Full, Place, check_range
 from .recycled import Recycled
-from .row_steps import summed
+from .row_steps import Places, listed, summed
 from .rows import Worker
 
 
@@ -32,18 +32,16 @@ class Found(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Ids are int64 in one dimension, in range, on the device of the source."""
+    """Ids are int64 in one dimension, on the device of the source."""
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
-        """Reads rows; `pulled` follows when they have been used."""
+        """Reads rows; `pulled` follows when they have been used. Refuses ids out of range."""
 
     def pulled(self) -> None:
         """The current stream has been given all work that uses the rows."""
 
-    def push(
-        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
-    ) -> None:
-        """Pushes gradients: row places[i] of `grad`, or row i, belongs to ids[i]."""
+    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
+        """Pushes gradients."""
 
 
 class HostRows:
@@ -56,6 +54,7 @@ class HostRows:
         return ids + self._place.offset if self._place.offset else ids.contiguous()
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
+        check_range(ids, self._place.used)
         rows = self._memory.empty(ids.numel(), self._place.length, self._place.dtype)
         worker.pull(self._keys(ids), rows)
         return Found(rows, None)
@@ -63,11 +62,9 @@ class HostRows:
     def pulled(self) -> None:
         pass
 
-    def push(
-        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
-    ) -> None:
+    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
         given = grad.to(self._place.dtype).contiguous()
-        worker.push_sums(self._keys(ids), given, places, True)
+        worker.push_sums(self._keys(ids), given, listed(places, ids.numel(), ids.device), True)
 
 
 class StagedRows:
@@ -82,6 +79,7 @@ class StagedRows:
         return torch.empty(shape, dtype=self._place.dtype, pin_memory=device.type == "cuda")
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
+        check_range(ids, self._place.used)
         distinct, places = torch.unique(ids, return_inverse=True)
         rows = self._host(distinct.numel(), ids.device)
         worker.pull(distinct.cpu() + self._place.offset, rows)
@@ -90,9 +88,7 @@ class StagedRows:
     def pulled(self) -> None:
         pass
 
-    def push(
-        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
-    ) -> None:
+    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
         distinct, inverse = torch.unique(ids, return_inverse=True)
         sums = summed(grad.to(self._place.dtype), places, inverse, distinct.numel())
         host = self._host(distinct.numel(), ids.device)
@@ -105,10 +101,12 @@ class CachedRows:
     """For ids on a device that caches rows."""
 
     def __init__(self, cache: DeviceRows, place: Place) -> None:
-        self.cache = cache
+        self.cache, self._place = cache, place
         self._staged = StagedRows(place)
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
+        if self._place.used < self._place.limit:  # otherwise the lookup finds those out of range
+            check_range(ids, self._place.used)
         try:
             return Found(self.cache.values, self.cache.find(ids))
         except Full:
@@ -117,9 +115,7 @@ class CachedRows:
     def pulled(self) -> None:
         self.cache.mark()
 
-    def push(
-        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
-    ) -> None:
+    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
         try:
             self.cache.push(ids, grad, places)
         except Full:

@@ -11,6 +11,8 @@ from .tables import Optimizer
 
 ADD, SGD, ADAGRAD, ROWWISE, ADAM = range(5)
 Rows = torch.Tensor
+# The row of a gradient that belongs to id i: places[i]; i // places; None: i.
+Places = torch.Tensor | int | None
 
 
 def state_length(kind: int, length: int) -> int:
@@ -22,6 +24,16 @@ def sums_up(optimizer: Optimizer) -> bool:
     """Whether one step with the sum of several gradients has the same result as a step for each."""
     kind, *_, decay = optimizer
     return kind == ADD or (kind == SGD and decay == 0)
+
+
+def adds(optimizer: Optimizer, dtype: torch.dtype) -> bool:
+    """Whether a step adds `change` to a row, rounded once."""
+    return sums_up(optimizer) and dtype != torch.bfloat16
+
+
+def change(optimizer: Optimizer, rate: float, gradient: Rows) -> Rows:
+    """What such a step adds."""
+    return gradient if optimizer[0] == ADD else gradient * -rate
 
 
 def step(
@@ -61,11 +73,18 @@ def _adam(
     return value.to(values.dtype), torch.cat((mean, square, count), 1)
 
 
-def summed(
-    grad: torch.Tensor, places: torch.Tensor | None, groups: torch.Tensor, count: int
-) -> torch.Tensor:
-    """The sum of the gradients of each of `count` groups: row places[i] of `grad`, or row i,
-    belongs to groups[i]."""
-    given = grad if places is None else grad.index_select(0, places)
+def summed(grad: torch.Tensor, places: Places, groups: torch.Tensor, count: int) -> torch.Tensor:
+    """The sum of the gradients of each of `count` groups; id i belongs to groups[i]."""
+    if isinstance(places, int):
+        grad = grad.unsqueeze(1).expand(-1, places, -1).reshape(-1, grad.shape[1])
+    elif places is not None:
+        grad = grad.index_select(0, places)
     sums = torch.zeros((count, grad.shape[1]), dtype=grad.dtype, device=grad.device)
-    return sums.index_add_(0, groups, given)
+    return sums.index_add_(0, groups, grad)
+
+
+def listed(places: Places, count: int, device: torch.device) -> torch.Tensor | None:
+    """The places of `count` ids as a tensor."""
+    if isinstance(places, int):
+        return torch.arange(count, device=device).div_(places, rounding_mode="floor")
+    return places

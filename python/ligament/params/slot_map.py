@@ -14,7 +14,7 @@ class SlotMap(Protocol):
     """From ids to slots; all tensors are on one device."""
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
-        """The slots as int64; -1 for an id without one."""
+        """The slots as int64; -1 for an id without one, or out of range."""
 
     def put(self, ids: torch.Tensor, slots: torch.Tensor) -> None:
         """Adds ids, all of them new."""
@@ -30,13 +30,14 @@ class SlotMap(Protocol):
 
 
 class DenseSlots:
-    """One element for every possible id."""
+    """One element for every possible id, and one for all others."""
 
     def __init__(self, count: int, device: torch.device) -> None:
-        self._slots = torch.full((count,), -1, dtype=torch.int32, device=device)
+        self._count = count
+        self._slots = torch.full((count + 1,), -1, dtype=torch.int32, device=device)
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._slots.index_select(0, ids).long()
+        return self._slots[ids.clamp(-1, self._count)].long()  # index -1 is the last element
 
     def put(self, ids: torch.Tensor, slots: torch.Tensor) -> None:
         self._slots[ids] = slots.int()

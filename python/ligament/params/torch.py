@@ -24,10 +24,11 @@ from torch.nn import functional
 
 from ..errors import InvalidError, MismatchError
 from ..tensors import of_torch
-from .device_rows import CacheSize, Place
+from .device_rows import CacheSize, Place, check_range
 from .node import Server, only_server
 from .recycled import Recycled
 from .row_sources import HostRows, RowSource, source_of
+from .row_steps import Places, listed
 from .rows import Worker
 from .tables import whole
 
@@ -73,13 +74,13 @@ class _Bags(torch.autograd.Function):
         worker: Worker,
         ids: torch.Tensor,
         starts: torch.Tensor,
+        size: int,
     ) -> torch.Tensor:
-        ctx.module, ctx.worker = module, worker
-        flat = ids.reshape(-1)
-        ctx.save_for_backward(flat, starts)
+        ctx.module, ctx.worker, ctx.size = module, worker, size
+        ctx.save_for_backward(ids, starts)
         source = module._source(worker, ids)
-        found = source.pull(worker, flat)
-        places, padding = module._padded(flat, found.all_places())
+        found = source.pull(worker, ids)
+        places, padding = module._padded(ids, found.all_places())
         ctx.padded = padding is not None
         bags = functional.embedding_bag(
             places, found.rows, starts, mode=module.mode, padding_idx=padding
@@ -91,6 +92,9 @@ class _Bags(torch.autograd.Function):
     @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
         ids, starts = ctx.saved_tensors
+        if ctx.size and ctx.module.mode == "sum":
+            ctx.module._push(ctx.worker, ids, grad, ctx.size)
+            return None, None, None, None, None, None
         bags = torch.arange(ids.numel(), device=ids.device)
         bags = torch.searchsorted(starts, bags, right=True) - 1
         if ctx.module.mode == "mean":
@@ -100,7 +104,7 @@ class _Bags(torch.autograd.Function):
             sizes = torch.zeros(len(starts), dtype=grad.dtype, device=grad.device)
             grad = grad / sizes.index_add_(0, bags, ones).clamp_(min=1).unsqueeze(1)
         ctx.module._push(ctx.worker, ids, grad, bags)
-        return None, None, None, None, None
+        return None, None, None, None, None, None
 
 
 class _Table(torch.nn.Module):
@@ -144,9 +148,8 @@ class _Table(torch.nn.Module):
         self._name = table
         self._offset = offset
         self._dtype = of_torch.dtype_of(server._code)
-        self._limit = _HASHED_IDS if server._hashed else num
-        limit = _HASHED_IDS if server._hashed else keys
-        self._place = Place(server, table, offset, limit, dim, self._dtype)
+        limits = (_HASHED_IDS, _HASHED_IDS) if server._hashed else (keys, num)
+        self._place = Place(server, table, offset, *limits, dim, self._dtype)
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -156,33 +159,29 @@ class _Table(torch.nn.Module):
 
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
         """The server's keys of these ids, in host memory."""
-        return self._flat(ids).cpu() + self._offset
+        flat = self._flat(ids).cpu()
+        check_range(flat, self._place.used)
+        return flat + self._offset
 
     def prefetch(self, ids: torch.Tensor) -> None:
         """Reads rows that will be used soon into the cache on the device, if there is one; `ahead`
         does this."""
         cache = self.worker()._caches.get(self._offset)
         if cache is not None:
-            cache.prefetch(self._flat(ids))
+            flat = self._flat(ids)
+            check_range(flat, self._place.used)
+            cache.prefetch(flat)
 
     def _flat(self, ids: torch.Tensor) -> torch.Tensor:
-        """In one dimension, on their device, as int64 and in range."""
+        """In one dimension, on their device, as int64."""
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise InvalidError(f"ids must be integers, not {ids.dtype}")
-        ids = ids.detach().reshape(-1).to(torch.int64)
-        if ids.numel():
-            least, most = torch.stack(torch.aminmax(ids)).tolist()
-            if least < 0 or most >= self._limit:
-                wrong = least if least < 0 else most
-                raise InvalidError(f"id {wrong} is out of range: ids are 0 to {self._limit - 1}")
-        return ids
+        return ids.detach().reshape(-1).to(torch.int64)
 
     def _source(self, worker: Worker, ids: torch.Tensor) -> RowSource:
         return source_of(self._place, worker, ids, self.device_size, self._memory)
 
-    def _push(
-        self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: torch.Tensor | None
-    ) -> None:
+    def _push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
         """Pushes the gradients of ids to the optimizer of their rows."""
         if not self._server._optimizes(self._name):
             if self.lr is None:
@@ -194,6 +193,7 @@ class _Table(torch.nn.Module):
         if self.padding_idx is not None:
             kept = (ids != self.padding_idx).nonzero().view(-1)
             if kept.numel() < ids.numel():
+                places = listed(places, ids.numel(), ids.device)
                 ids, places = ids[kept], kept if places is None else places[kept]
         self._source(worker, ids).push(worker, ids, grad.detach(), places)
 
@@ -321,7 +321,8 @@ class EmbeddingBag(_Table):
         starts = self._starts(ids, offsets)
         if self.mode != "max" and per_sample_weights is None:
             handle = torch.empty(0, requires_grad=True)
-            return cast(torch.Tensor, _Bags.apply(handle, self, worker, flat, starts))  # type: ignore[no-untyped-call, unused-ignore]
+            size = ids.shape[1] if ids.dim() == 2 else 0  # 0: bags of several sizes
+            return cast(torch.Tensor, _Bags.apply(handle, self, worker, flat, starts, size))  # type: ignore[no-untyped-call, unused-ignore]
         rows = self._each(worker, flat)
         places, padding = self._padded(flat, torch.arange(flat.numel(), device=flat.device))
         weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)

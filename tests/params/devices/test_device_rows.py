@@ -4,6 +4,7 @@ has the same on a GPU."""
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import ligament
@@ -15,6 +16,7 @@ from nodes import Nodes, together
 torch = pytest.importorskip("torch")
 
 from ligament.params.slot_map import DenseSlots, SortedSlots  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 OPTIMIZERS: list[dict[str, Any] | None] = [
     None,
@@ -178,6 +180,45 @@ def test_gradients_of_ids_that_share_memory(alone: Any) -> None:
     assert ours.rows(ids)[:, 0].tolist() == [-1, -1, -1, -1, 0, 0, 0, 0]
     second.sum().backward()
     assert ours.rows(ids)[:, 0].tolist() == [-2, -1, -2, -1, -1, 0, -1, 0]
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.counts[func.overloadpacket.__name__] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_cached_ids_wait_for_the_device_once(alone: Any, optimizer: str) -> None:
+    """The operations with results in host memory; sorting has one, too."""
+    server, _ = alone(2, 50, optimizer={"name": optimizer, "lr": 1.0})
+    ours = params.torch.EmbeddingBag(50, 2, server, device_rows=50)
+    ids = torch.arange(24).view(8, 3) % 7
+    ours(ids)
+    with Operations() as found:
+        ours(ids).sum().backward()
+    assert found.counts["_local_scalar_dense"] == 1
+    assert not {"_unique2", "nonzero", "sort"} & set(found.counts)
+
+
+def test_ids_of_a_module_that_uses_a_part_of_the_table(alone: Any) -> None:
+    server, kv = alone(2, 50, optimizer={"name": "sgd", "lr": 1.0})
+    whole = params.torch.Embedding(50, 2, server, device_rows=50)
+    part = params.torch.Embedding(20, 2, server, device_rows=50)
+    whole(torch.arange(50)).sum().backward()
+    assert (part(torch.arange(20)) == -1).all() and len(kv._caches) == 1
+    for module, count in ((whole, 50), (part, 20)):
+        for wrong in (-1, -51, count, 2**40):
+            with pytest.raises(
+                ligament.InvalidError, match=f"id {wrong} is out of range: .*{count - 1}"
+            ):
+                module(torch.tensor([3, wrong]))
 
 
 def test_hashed_ids(alone: Any) -> None:
