@@ -17,7 +17,13 @@ README_LINES_MAX = 25
 # What an inner room may include of its own module besides itself; "" is the module's own folder.
 # Plugins (src/net/tcp, src/backend/file, ...) are not listed: tidy.py has a rule for them.
 INNER: dict[str, dict[str, tuple[str, ...]]] = {
-    "base": {"": ("xxh3", "files", "uri"), "xxh3": ("",), "files": ("",), "uri": ("",)},
+    "base": {
+        "": ("xxh3", "files", "uri"),
+        "xxh3": ("",),
+        "files": ("",),
+        "uri": ("",),
+        "threads": ("",),
+    },
     "net": {
         "": ("frame", "secure", "link"),
         "frame": ("",),

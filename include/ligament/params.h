@@ -28,7 +28,7 @@ typedef struct lig_params lig_params;
 typedef struct lig_params_worker lig_params_worker;
 
 #define LIG_PARAMS_NODES_MAX 1024u
-#define LIG_PARAMS_WORKERS_MAX 1024u       /* per node */
+#define LIG_PARAMS_WORKERS_MAX 1024u /* per node */
 #define LIG_PARAMS_TABLES_MAX 64u          /* per job */
 #define LIG_PARAMS_LENGTH_MAX 2147483648u  /* elements per row */
 #define LIG_PARAMS_HASHED_SHIFT 56         /* bits of the table's number in a hashed key */
@@ -118,11 +118,12 @@ typedef struct lig_params_options {
      * without locks: 0 ends that call with LIG_E_CLOSED. Must stay valid until lig_params_close. */
     int (*patience)(void *context);
     void *patience_context;
-    uint64_t reserved[6];
+    uint32_t batch_threads, unused; /* threads for large batches; 0: one per processor, at most 8 */
+    uint64_t reserved[5];
 } lig_params_options;
 
 #define LIG_PARAMS_OPTIONS_INIT                                                                                        \
-    {0, UINT32_MAX, 1, 1, 0, 0, LIG_FLOAT32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
+    {0, UINT32_MAX, 1, 1, 0, 0, LIG_FLOAT32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
 /* Joins the job: returns when all nodes are connected. A row starts at its home (key % node_count)
  * with the value that its table's init gives. */
@@ -176,7 +177,6 @@ typedef struct lig_params_stats {
 } lig_params_stats;
 LIG_API lig_status lig_params_stats_get(lig_params *params, lig_params_stats *stats);
 LIG_API lig_status lig_params_stats_reset(lig_params *params);
-
 /* --- sampling --- */
 
 /* The values are fixed. */

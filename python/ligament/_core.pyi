@@ -313,7 +313,7 @@ class Mesh:
 class Params:
     def __init__(
         self,
-        numbers: tuple[int, int, int, int, int, int, int],
+        numbers: tuple[int, int, int, int, int, int, int, int],
         tables: tuple[Any, ...],
         address: str | None,
         transport: str | None,

@@ -133,7 +133,8 @@ static int open_params(ligi_py_params *self, const lig_params_options *options)
 }
 
 /* Params(numbers, tables, address, transport, host, secret, times): numbers are role, rank, nodes,
- * workers, dtype, techniques, flags; times timeout, liveness, spin and round in nanoseconds. */
+ * workers, dtype, techniques, flags, threads of a batch; times timeout, liveness, spin and round in
+ * nanoseconds. */
 static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
     ligi_py_params *self = (ligi_py_params *)object;
@@ -147,11 +148,11 @@ static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
         ligi_py_fail(ligi_py_state_of(object), LIG_E_EXISTS, "this server is already open");
         return -1;
     }
-    if (!PyArg_ParseTuple(args, "(IIIIIII)O!zzzz*(LLLL)", &options.role, &options.rank,
+    if (!PyArg_ParseTuple(args, "(IIIIIIII)O!zzzz*(LLLL)", &options.role, &options.rank,
                           &options.node_count, &options.worker_count, &options.dtype,
-                          &options.techniques, &options.flags, &PyTuple_Type, &given,
-                          &options.address, &options.transport, &options.host, &secret, &timeout,
-                          &liveness, &spin, &round))
+                          &options.techniques, &options.flags, &options.batch_threads,
+                          &PyTuple_Type, &given, &options.address, &options.transport,
+                          &options.host, &secret, &timeout, &liveness, &spin, &round))
         return -1;
     options.timeout_ns = timeout;
     options.liveness_ns = liveness;

@@ -21,6 +21,7 @@ from .slot_map import slot_map
 
 _CHUNK_BYTES = 16 << 20
 _EVICTED_SHARE = 64  # at least this part of the cache is evicted at a time
+_SERIAL = 1 << 14  # ids; torch shares the work on more
 _STALE = -1  # no epoch: the row is read before its next use
 
 
@@ -58,8 +59,11 @@ class Full(Exception):
 
 def check_range(ids: torch.Tensor, limit: int) -> None:
     """Raises `InvalidError` unless all ids are below the limit, and not negative."""
-    if ids.numel():
-        least, most = torch.stack(torch.aminmax(ids)).tolist()
+    # On the host in parts that torch leaves to one thread: its threads spin for a while after their
+    # work, when ours need the processors.
+    size = max(1, ids.numel() if ids.is_cuda else _SERIAL)
+    for part in torch.split(ids, size) if ids.numel() else ():
+        least, most = torch.stack(torch.aminmax(part)).tolist()
         if least < 0 or most >= limit:
             wrong = least if least < 0 else most
             raise InvalidError(f"id {wrong} is out of range: ids are 0 to {limit - 1}")

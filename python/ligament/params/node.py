@@ -23,6 +23,7 @@ _DTYPES = ("float32", "float64", "bfloat16", "int32", "int64")
 _ANY_RANK = 2**32 - 1
 _NODES_MOST = 1024
 _WORKERS_MOST = 1024
+_BATCH_THREADS_MOST = 64
 _HAS_SCHEDULER, _HASHED, _TRUSTED_FABRIC, _ANY_DEVICE = 1, 2, 4, 8
 
 
@@ -39,6 +40,7 @@ class Setup:
     times: tuple[int, int, int, int]  # timeout, liveness, spin, round in nanoseconds
     hashed: bool
     fabric: int = 0  # flags
+    batch_threads: int = 0
 
     def open(self, tables: tuple[described.Table, ...], code: int, hashed: bool) -> _core.Params:
         """Joins."""
@@ -53,6 +55,7 @@ class Setup:
                 code,
                 self.techniques,
                 _HAS_SCHEDULER * scheduler | _HASHED * hashed | self.fabric,
+                self.batch_threads,
             ),
             tables,
             place.address or None,
@@ -86,12 +89,14 @@ def setup(
     hashed: bool = False,
     with_scheduler: bool | None = None,
     trusted_fabric: bool | str | None = None,
+    batch_threads: int = 0,
 ) -> Setup:
     """Configures the next `Server` of this process: `num_keys` keys (None: as many as its tables
     have), `num_threads` workers on each node. Arguments that are None are taken from the variables
     of DMLC, torchrun, Slurm or PBS; without any, the job has one process. `use_techniques` is
     "all", "replication_only" or "relocation_only"; `num_channels` is accepted and ignored. Without
-    a scheduler, node 0 runs the rendezvous at `address`. `trusted_fabric` is described in
+    a scheduler, node 0 runs the rendezvous at `address`. Large batches of local rows use
+    `batch_threads` threads (0: one for each processor, at most 8). `trusted_fabric` is described in
     `ligament.Mesh`."""
     if num_keys is not None:
         num_keys = described.whole(num_keys, "num_keys", 1, 2**63 - 1)
@@ -121,6 +126,7 @@ def setup(
         ),
         hashed=hashed,
         fabric=_TRUSTED_FABRIC * trusted | _ANY_DEVICE * any_device,
+        batch_threads=described.whole(batch_threads, "batch_threads", 0, _BATCH_THREADS_MOST),
     )
     _setup[:] = [made]
     return made

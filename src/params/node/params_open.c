@@ -59,6 +59,9 @@ static lig_status check_options(const lig_params_options *options)
         return lig_fail(LIG_E_INVALID, "with an exchange function every node must pass its rank");
     if (!alone && options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID, "no rendezvous address: pass \"host:port\"");
+    if (options->batch_threads > LIGI_TEAM_MAX)
+        return lig_fail(LIG_E_INVALID, "batch_threads %u is not in 0 .. %u", options->batch_threads,
+                        LIGI_TEAM_MAX);
     if (options->round_ns < 0)
         return lig_fail(LIG_E_INVALID, "invalid round_ns %lld", (long long)options->round_ns);
     return LIG_OK;
@@ -104,6 +107,7 @@ lig_status ligi_node_make_tables(lig_params *node, const lig_params_options *opt
 static lig_status open_parts(lig_params *node, const lig_params_options *options)
 {
     LIG_TRY(ligi_session_init(&node->session, &ligi_node_session, node));
+    LIG_TRY(ligi_team_create(&node->team, options->batch_threads));
     LIG_TRY(ligi_calloc(&node->workers, node->worker_count, sizeof *node->workers, "the workers"));
     LIG_TRY(ligi_calloc(&node->barrier.deadlines_ns, node->worker_count,
                         sizeof *node->barrier.deadlines_ns, "the workers"));
@@ -157,9 +161,11 @@ void lig_params_close(lig_params *node)
         ligi_params_request_forget(node);
         ligi_send_buffers_fini(node);
         ligi_tables_destroy(node->tables);
+        ligi_team_destroy(node->team);
         fini_locks(node);
     } else {
         ligi_tables_forget(node->tables);
+        ligi_team_forget(node->team);
     }
     ligi_node_free_peers(node);
     free(node->workers);

@@ -1,15 +1,18 @@
 #include "params/node/params_sums.h"
 
+#include "params/node/params_batch.h"
 #include "params/rows/table_state.h"
 #include "params/tables/row_access.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums are made and pushed in blocks that stay in the processor's cache. With several nodes there
- * is one block: its ticket completes when all rows are done. */
-#define BLOCK_BYTES (UINT64_C(512) << 10)
+/* Sums are made and pushed in blocks that stay in the processor's cache. With several nodes, all
+ * are pushed in one call: its ticket completes when all rows are done. A full table of hashed keys
+ * refuses a call as a whole. */
+#define BLOCK_BYTES ((size_t)256 << 10)
 
 void ligi_params_sums_fini(lig_params_worker *worker)
 {
@@ -68,11 +71,12 @@ static lig_status check(const lig_params_worker *worker, const lig_params_gradie
 }
 
 typedef struct summing {
+    lig_params_worker *worker;
     const lig_params_gradients *given;
     const ligi_key_groups *groups;
     ligi_row_push_fn add;
     uint32_t length;
-    size_t row_bytes;
+    size_t row_bytes, block; /* block: rows of a part */
 } summing;
 
 static const uint8_t *gradient_at(const summing *self, uint32_t position)
@@ -95,14 +99,71 @@ static void sum_groups(const summing *self, size_t first, size_t count, uint8_t 
     }
 }
 
-static size_t block_rows(const lig_params *node, size_t row_bytes, size_t count)
+/* Of a part. */
+static size_t part_rows(const summing *self, size_t part)
 {
-    size_t most = BLOCK_BYTES / row_bytes;
+    size_t left = self->groups->count - part * self->block;
 
-    /* A full table of hashed keys refuses a call as a whole. */
-    if (!ligi_node_alone(node) || ligi_tables_hashed(node->tables) || most >= count)
-        return count;
-    return most > 0 ? most : 1;
+    return left < self->block ? left : self->block;
+}
+
+static void sum_part(void *context, size_t part, unsigned member)
+{
+    const summing *self = context;
+    size_t first = part * self->block;
+
+    (void)member;
+    sum_groups(self, first, part_rows(self, part), self->worker->sums + first * self->row_bytes);
+}
+
+/* The keys differ, so no two threads write to the same row; on a single node none is missed. */
+static void push_part(void *context, size_t part, unsigned member)
+{
+    const summing *self = context;
+    const ligi_batch *scratch = &self->worker->scratch;
+    size_t first = part * self->block;
+    ligi_batch batch = {.keys = self->groups->keys + first,
+                        .count = part_rows(self, part),
+                        .values = self->worker->sums + member * self->block * self->row_bytes,
+                        .misses = scratch->misses + first,
+                        .noted = scratch->noted + first};
+
+    sum_groups(self, first, batch.count, batch.values);
+    ligi_tables_write(self->worker->node->tables, LIGI_WRITE_PUSH, &batch);
+    assert(batch.miss_count == 0 && batch.noted_count == 0);
+}
+
+static void count_local(_Atomic uint64_t *counter, uint64_t count)
+{
+    atomic_fetch_add_explicit(counter, count, memory_order_relaxed);
+}
+
+static lig_status push_parts(summing *self, size_t count)
+{
+    lig_params_worker *worker = self->worker;
+    ligi_team *team = self->row_bytes <= BLOCK_BYTES ? worker->node->team : NULL;
+    size_t rows = count > 1 ? self->block * ligi_team_size(team) : self->groups->count;
+
+    LIG_TRY(ligi_params_batch_reserve(worker, self->groups->count));
+    LIG_TRY(ligi_grow(&worker->sums, &worker->sums_room, rows * self->row_bytes, 1, "rows"));
+    ligi_team_run(team, push_part, self, count);
+    count_local(&worker->counts.pushes, self->groups->count);
+    count_local(&worker->counts.local, self->groups->count);
+    return LIG_OK;
+}
+
+static lig_status push_whole(summing *self, size_t count, int64_t *ticket)
+{
+    lig_params_worker *worker = self->worker;
+    size_t rows = self->groups->count;
+
+    LIG_TRY(ligi_grow(&worker->sums, &worker->sums_room, rows * self->row_bytes, 1, "rows"));
+    ligi_team_run(worker->node->team, sum_part, self, count);
+    worker->pushes_sums = 1;
+    lig_status status = lig_params_push(worker, self->groups->keys, rows, worker->sums,
+                                        (uint64_t)rows * self->length, ticket);
+    worker->pushes_sums = 0;
+    return status;
 }
 
 lig_status lig_params_push_sums(lig_params_worker *worker, const lig_params_gradients *gradients,
@@ -110,7 +171,7 @@ lig_status lig_params_push_sums(lig_params_worker *worker, const lig_params_grad
 {
     const ligi_tables *tables = worker->node->tables;
     ligi_key_groups *groups = &worker->groups;
-    summing self = {.given = gradients, .groups = groups};
+    summing self = {.worker = worker, .given = gradients, .groups = groups};
 
     if (gradients->count == 0) /* no row of values belongs to a key */
         return lig_params_push(worker, NULL, 0, NULL, 0, ticket);
@@ -118,13 +179,11 @@ lig_status lig_params_push_sums(lig_params_worker *worker, const lig_params_grad
     LIG_TRY(ligi_key_groups_find(groups, gradients->keys, gradients->count));
     self.add = tables->kernels->push[LIG_PARAMS_ADD];
     self.row_bytes = (size_t)self.length * tables->element_bytes;
-    size_t most = block_rows(worker->node, self.row_bytes, groups->count);
-    LIG_TRY(ligi_grow(&worker->sums, &worker->sums_room, most * self.row_bytes, 1, "rows"));
-    for (size_t first = 0; first < groups->count; first += most) {
-        size_t left = groups->count - first, count = left < most ? left : most;
-        sum_groups(&self, first, count, worker->sums);
-        LIG_TRY(lig_params_push(worker, groups->keys + first, count, worker->sums,
-                                (uint64_t)count * self.length, ticket));
-    }
+    self.block = BLOCK_BYTES / self.row_bytes > 0 ? BLOCK_BYTES / self.row_bytes : 1;
+    size_t count = (groups->count + self.block - 1) / self.block;
+    if (!ligi_node_alone(worker->node) || ligi_tables_hashed(tables))
+        return push_whole(&self, count, ticket);
+    LIG_TRY(push_parts(&self, count));
+    *ticket = LIG_PARAMS_LOCAL;
     return LIG_OK;
 }

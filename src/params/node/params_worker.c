@@ -1,5 +1,6 @@
 #include "base/boot.h"
 #include "params/node/params_barrier.h"
+#include "params/node/params_batch.h"
 #include "params/node/params_info.h"
 #include "params/node/params_sums.h"
 #include "params/requests/request_complete.h"
@@ -21,10 +22,7 @@ static void free_worker(lig_params_worker *worker)
 {
     ligi_params_request_state_destroy(worker);
     ligi_params_tickets_fini(&worker->tickets);
-    free(worker->scratch.entries);
-    free(worker->scratch.misses);
-    free(worker->scratch.noted);
-    ligi_seen_set_fini(&worker->seen_set);
+    ligi_params_batch_fini(worker);
     free(worker->aside);
     ligi_params_sums_fini(worker);
     free(worker);
@@ -37,6 +35,7 @@ static lig_status make_worker(lig_params *node, uint32_t id, lig_params_worker *
     worker->node = node;
     worker->id = id;
     worker->waited = node->first_ticket;
+    worker->scratch.team = node->team;
     ligi_params_tickets_init(&worker->tickets, node->first_ticket);
     lig_status status = ligi_node_alone(node) ? LIG_OK : ligi_params_request_state_create(worker);
     if (status == LIG_OK)
@@ -100,32 +99,6 @@ void lig_params_worker_close(lig_params_worker *worker)
 
 /* --- accesses --- */
 
-static lig_status reserve(lig_params_worker *worker, size_t count)
-{
-    ligi_batch *scratch = &worker->scratch;
-    size_t room = worker->scratch_room < 64 ? 64 : worker->scratch_room;
-    if (count <= worker->scratch_room)
-        return LIG_OK;
-    while (room < count)
-        room *= 2;
-    worker->scratch_room = 0;
-    free(scratch->entries);
-    free(scratch->misses);
-    free(scratch->noted);
-    scratch->entries = scratch->noted = NULL;
-    scratch->misses = NULL;
-    if (ligi_tables_hashed(worker->node->tables))
-        LIG_TRY(ligi_alloc(&scratch->entries, room * sizeof *scratch->entries, "a batch of keys"));
-    LIG_TRY(ligi_alloc(&scratch->misses, room * sizeof *scratch->misses, "a batch of keys"));
-    LIG_TRY(ligi_alloc(&scratch->noted, room * sizeof *scratch->noted, "a batch of keys"));
-    if (!ligi_node_alone(worker->node)) {
-        LIG_TRY(ligi_seen_set_reserve(&worker->seen_set, room));
-        scratch->seen_set = &worker->seen_set;
-    }
-    worker->scratch_room = room;
-    return LIG_OK;
-}
-
 /* All arguments are checked here, before any access. */
 static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t count,
                         const void *values, uint64_t elements)
@@ -137,12 +110,13 @@ static lig_status begin(lig_params_worker *worker, const int64_t *keys, size_t c
     if ((keys == NULL && count > 0) || (values == NULL && elements > 0))
         return lig_fail(LIG_E_INVALID, "keys or values is NULL (%zu keys, %llu elements)", count,
                         (unsigned long long)elements);
-    LIG_TRY(reserve(worker, count));
+    LIG_TRY(ligi_params_batch_reserve(worker, count));
     ligi_batch *batch = &worker->scratch;
     batch->keys = keys;
     batch->count = count;
     batch->values = (void *)(uintptr_t)values; /* a write only reads them */
     batch->miss_count = batch->noted_count = batch->replica_count = 0;
+    batch->distinct = worker->pushes_sums;
     batch->lr = NULL;
     LIG_TRY(ligi_tables_lengths(worker->node->tables, keys, count, &sum));
     if (sum != elements)

@@ -2,6 +2,7 @@
 #ifndef LIGI_ROW_TYPES_H
 #define LIGI_ROW_TYPES_H
 
+#include "base/threads/team.h"
 #include "params/rows/seen_set.h"
 
 #include <ligament/params.h>
@@ -57,6 +58,8 @@ typedef struct ligi_batch {
     ligi_entry *noted;       /* room for `count`; write only: rows that this write made dirty */
     size_t noted_count;      /* out; write adds to it */
     size_t replica_count;    /* out: accesses of replicas; adds */
+    ligi_team *team;         /* may share large batches; NULL: the caller's thread alone */
+    int distinct;            /* no key occurs twice */
     const double *lr;        /* one per table; NULL: this node's */
     ligi_seen_set *seen_set; /* write only, with room for `count`: see ligi_tables_write; NULL: rows
                               * do not move */

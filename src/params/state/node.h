@@ -68,6 +68,7 @@ struct lig_params_worker {
     size_t scratch_room;
     uint8_t *aside; /* rows read before it is known whether all are local */
     size_t aside_room;
+    int pushes_sums;        /* lig_params_push_sums calls lig_params_push: its keys differ */
     ligi_key_groups groups; /* of the last lig_params_push_sums, and its sums */
     uint8_t *sums;
     size_t sums_room;
@@ -118,6 +119,7 @@ struct lig_params {
     int (*patience)(void *context); /* NULL, or polled by waiting threads; without locks */
     void *patience_context;
     ligi_tables *tables;          /* NULL: a scheduler */
+    ligi_team *team;              /* of its workers, for large batches */
     uint64_t region_bytes;        /* words and rows of this node, if peers may map them */
     _Atomic uint64_t payload_max; /* bytes of a message */
     ligi_params_hello hello;

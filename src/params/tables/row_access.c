@@ -1,6 +1,7 @@
 #include "params/tables/row_access.h"
 
 #include "params/rows/table_state.h"
+#include "params/tables/batch_parts.h"
 #include "params/tables/key_home.h"
 #include "params/tables/row_install.h"
 #include "params/tables/row_location.h"
@@ -367,7 +368,7 @@ void ligi_tables_read(const ligi_tables *tables, ligi_batch *batch)
 {
     ligi_row_sweep sweep = {tables, shared_slab(tables, batch), batch, NULL};
 
-    tables->kernels->gather(&sweep);
+    ligi_batch_gather(&sweep);
     if (batch->miss_count)
         ligi_tables_read_misses(tables, batch);
 }
@@ -505,7 +506,7 @@ void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *ba
     init_writer(&self, tables, kind, batch);
     if (kind == LIGI_WRITE_PUSH) {
         ligi_row_sweep sweep = {tables, shared_slab(tables, batch), batch, self.steps};
-        tables->kernels->scatter(&sweep);
+        ligi_batch_scatter(&sweep);
     } else {
         list_all(tables, batch);
     }
