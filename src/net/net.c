@@ -20,7 +20,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-static const ligi_host host = {
+static const ligi_host host_functions = {
     .abi = LIGI_TRANSPORT_ABI,
     .size = sizeof(ligi_host),
     .link_accept = ligi_link_accept,
@@ -289,7 +289,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
         return lig_fail(LIG_E_LIMIT, "too many transports: %d are in use, '%s' would be one more",
                         LIGI_TRANSPORTS_MAX, scheme);
     ligi_transport_slot *made = &net->slots[net->slot_count];
-    LIG_TRY(ops->open(net, &host, &made->self));
+    LIG_TRY(ops->open(net, &host_functions, &made->self));
     made->ops = ops;
     net->slot_count++;
     ligi_net_wake(net); /* a sleeping thread has armed only the earlier ones */
