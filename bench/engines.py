@@ -2,7 +2,7 @@
 """Stores on RADOS against `rados bench`, and on S3 against a bare libcurl loop and
 torch.distributed.checkpoint, on one cluster that the benchmark starts (root).
 
-engines.py [--mib 256] [--pairs 7] [--rounds 3] [--seconds 3] [--json FILE]
+engines.py [--mib 256] [--pairs 7] [--rounds 3] [--seconds 3] [--only PART] [--json FILE]
 
 A bar is the median of the ratios of pairs: a contender and its peer run one after the other, in
 alternating order, because the machine's speed changes within seconds.
@@ -176,9 +176,6 @@ def bare_s3(known: dict[str, str], given: argparse.Namespace) -> Measured:
 
 
 def measure_s3(known: dict[str, str], given: argparse.Namespace) -> list[Bar]:
-    os.environ["AWS_ACCESS_KEY_ID"] = known["S3_KEY"]
-    os.environ["AWS_SECRET_ACCESS_KEY"] = known["S3_SECRET"]
-    os.environ["AWS_REGION"] = known["S3_REGION"]
     place, options = f"//{known['S3_BUCKET']}", f"endpoint={known['S3_ENDPOINT']}"
     pairs = [
         compare(i, lambda: volume(place, "s3", options, given), lambda: bare_s3(known, given))
@@ -194,12 +191,15 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
             *(sys.executable, str(HERE / "peers/s3_models.py"), place, known["S3_ENDPOINT"]),
             *("--mib", str(given.mib), "--cached-mib", str(4 * given.mib)),
             *("--rounds", str(given.rounds)),
+            *(["--cache-only"] if given.only == "cache" else []),
         )
     )
     middle = {name: statistics.median(values) for name, values in seen.items()}
     print("  models, seconds:", ", ".join(f"{name} {s:.2f}" for name, s in middle.items()))
     cached = middle["local_load"] / middle["cached_load"]
     bars = [Bar("s3: load through the cache, of a local store", cached, 0.9, at_least=True)]
+    if given.only == "cache":
+        return bars
     if "dcp_save" not in middle:
         print("  skipped: DCP with fsspec (pip install --target bench/out/packages s3fs)")
         return bars
@@ -209,12 +209,17 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
     return bars
 
 
+# Parts of the benchmark; `cache` is a part of `models`.
+PARTS = {"rados": measure_rados, "s3": measure_s3, "models": measure_models}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--mib", type=int, default=256, help="of a pack; the cached model has 4 x")
     parser.add_argument("--pairs", type=int, default=7, help="of runs on S3")
     parser.add_argument("--rounds", type=int, default=3, help="of rados bench and of models")
     parser.add_argument("--seconds", type=int, default=3, help="of each run of rados bench")
+    parser.add_argument("--only", choices=[*PARTS, "cache"])
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     missing = what_is_missing()
@@ -223,7 +228,13 @@ def main() -> int:
     if "LIGAMENT_TEST_RADOS_CONF" not in os.environ:
         start_again_with_cluster()
     known = cluster()
-    bars = measure_rados(known, given) + measure_s3(known, given) + measure_models(known, given)
+    os.environ["AWS_ACCESS_KEY_ID"] = known["S3_KEY"]
+    os.environ["AWS_SECRET_ACCESS_KEY"] = known["S3_SECRET"]
+    os.environ["AWS_REGION"] = known["S3_REGION"]
+    chosen = [given.only] if given.only else list(PARTS)
+    bars: list[Bar] = []
+    for part in chosen:
+        bars += PARTS.get(part, measure_models)(known, given)
     return report(bars, given.json)
 
 

@@ -2,7 +2,7 @@
 """Models of a bucket: against torch.distributed.checkpoint with fsspec, and through the cache
 against a store in a folder. The contenders alternate, over the same tensors.
 
-s3_models.py PLACE ENDPOINT [--mib 256] [--cached-mib 1024] [--rounds 3]
+s3_models.py PLACE ENDPOINT [--mib 256] [--cached-mib 1024] [--rounds 3] [--cache-only]
 
 PLACE is bucket/prefix; keys are in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Prints one line of
 JSON: seconds of each round.
@@ -124,11 +124,12 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=256)
     parser.add_argument("--cached-mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cache-only", action="store_true")
     given = parser.parse_args()
     os.environ.setdefault("AWS_REGION", "default")
     warnings.filterwarnings("ignore", category=UserWarning)
     found = measure_cache(given)
-    if find_spec("s3fs") is not None:
+    if not given.cache_only and find_spec("s3fs") is not None:
         found |= measure_dcp(given)
     print(json.dumps(found))
     return 0
