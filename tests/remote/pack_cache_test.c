@@ -60,6 +60,23 @@ static void read_part(void *self, uint64_t id, uint64_t offset, uint64_t bytes)
     assert_memory_equal(reads, contents + offset, bytes);
 }
 
+/* As a load does, which knows the hashes. */
+static void read_verified(void *self, uint64_t id)
+{
+    uint64_t hashes[PACK_BYTES / LIG_BLOCK_BYTES + 1];
+    const lig_range range = {.data = reads, .bytes = PACK_BYTES, .hashes = hashes};
+    size_t bad;
+
+    for (uint64_t at = 0; at < PACK_BYTES; at += LIG_BLOCK_BYTES) {
+        uint64_t left = PACK_BYTES - at;
+        hashes[at / LIG_BLOCK_BYTES] =
+            lig_hash_block(secret, contents + at, left < LIG_BLOCK_BYTES ? left : LIG_BLOCK_BYTES);
+    }
+    memset(reads, 0xEE, PACK_BYTES);
+    assert_ok(ops->pack_read(self, id, secret, &range, 1, &bad));
+    assert_memory_equal(reads, contents, PACK_BYTES);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -158,6 +175,46 @@ static void damage_is_read_again(void **state)
     ligi_remote_close(self);
 }
 
+/* Only one of the two: `sums` or `data`. */
+static void damage_kind(const char *kind)
+{
+    struct dirent *entry;
+    DIR *listed = opendir(folder);
+
+    while ((entry = readdir(listed)) != NULL) {
+        if (strstr(entry->d_name, kind) == NULL)
+            continue;
+        int fd = openat(dirfd(listed), entry->d_name, O_RDWR);
+        damage(fd);
+        close(fd);
+    }
+    closedir(listed);
+}
+
+/* The check of a block is only for those who have no hashes. */
+static void hashes_replace_checks(void **state)
+{
+    void *self = opened("hashes", "1G");
+    uint64_t id = write_pack(self);
+
+    (void)state;
+    read_verified(self, id);
+    uint64_t before = requests_of("hashes");
+    damage_kind(".sums");
+    read_verified(self, id);
+    assert_int_equal(requests_of("hashes"), before);
+    damage_kind(".data");
+    read_verified(self, id);
+    assert_true(requests_of("hashes") > before);
+    before = requests_of("hashes");
+    read_verified(self, id); /* it has healed */
+    assert_int_equal(requests_of("hashes"), before);
+    assert_true(each_file(cut, NULL) == 2);
+    read_verified(self, id);
+    assert_true(requests_of("hashes") > before);
+    ligi_remote_close(self);
+}
+
 static void old_packs_are_evicted(void **state)
 {
     void *self = opened("evict", "12M");
@@ -197,6 +254,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(second_reads_stay_here, start, stop),
         cmocka_unit_test_setup_teardown(damage_is_read_again, start, stop),
+        cmocka_unit_test_setup_teardown(hashes_replace_checks, start, stop),
         cmocka_unit_test_setup_teardown(old_packs_are_evicted, start, stop),
         cmocka_unit_test_setup_teardown(unsafe_folders_are_refused, start, stop),
     };

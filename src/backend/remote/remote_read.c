@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,8 +40,9 @@ typedef struct read_plan {
     size_t request_count, request_capacity;
     ligi_object_range *objects;
     uint8_t *stage;
-    size_t base; /* the first request of this round */
-    size_t bad;
+    size_t base;  /* the first request of this round */
+    int verified; /* all ranges have hashes */
+    atomic_size_t bad;
 } read_plan;
 
 static void plan_fini(read_plan *plan)
@@ -64,7 +66,9 @@ static lig_status cut_ranges(read_plan *plan, size_t count)
 {
     uint64_t step = plan->volume->limits.range_bytes;
 
+    plan->verified = 1;
     for (size_t i = 0; i < count; i++) {
+        plan->verified &= plan->ranges[i].hashes != NULL;
         for (uint64_t at = 0; at < plan->ranges[i].bytes; at += step) {
             uint64_t left = plan->ranges[i].bytes - at;
             LIG_TRY(ligi_grow(&plan->parts, &plan->part_capacity, plan->part_count + 1,
@@ -179,7 +183,7 @@ static lig_status read_objects(read_plan *plan, size_t count)
 {
     ligi_remote_volume *volume = plan->volume;
     ligi_object object = {LIGI_OBJECT_PACK, plan->id};
-    ligi_cached_pack pack = {volume->ops, volume->engine, plan->id};
+    ligi_cached_pack pack = {volume->ops, volume->engine, plan->id, plan->verified};
 
     if (volume->cache != NULL)
         return ligi_remote_cache_read(volume->cache, &pack, plan->objects, count, arrived, plan);

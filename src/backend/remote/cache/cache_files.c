@@ -23,6 +23,7 @@ enum { STEM_BYTES = 33, NAME_BYTES = 48 };
 enum { EVICT_TO = 90 };
 /* after this part of it was added by this process. */
 enum { CHECK_PART = 16 };
+enum { SUMS_AT_ONCE = 64 };
 #define BLOCKS_MAX (UINT64_C(1) << 26)
 
 struct ligi_remote_cache {
@@ -261,7 +262,31 @@ static uint64_t sum_of(const void *bytes, uint64_t count)
     return sum == 0 ? 1 : sum;
 }
 
-int ligi_cache_block_get(ligi_cache_file *file, uint64_t block, void *to, uint64_t bytes)
+static int all_put(const ligi_cache_file *file, uint64_t block, uint64_t end)
+{
+    uint64_t sums[SUMS_AT_ONCE];
+
+    while (block < end) {
+        size_t count = end - block < SUMS_AT_ONCE ? (size_t)(end - block) : SUMS_AT_ONCE;
+        if (pread(file->sums_fd, sums, count * 8, sum_place(block)) != (ssize_t)(count * 8))
+            return 0;
+        for (size_t i = 0; i < count; i++)
+            if (sums[i] == 0)
+                return 0;
+        block += count;
+    }
+    return 1;
+}
+
+int ligi_cache_bytes_get(const ligi_cache_file *file, uint64_t offset, void *to, uint64_t bytes)
+{
+    uint64_t end = (offset + bytes + LIG_BLOCK_BYTES - 1) / LIG_BLOCK_BYTES;
+
+    return all_put(file, offset / LIG_BLOCK_BYTES, end) &&
+           pread(file->data_fd, to, bytes, (off_t)offset) == (ssize_t)bytes;
+}
+
+int ligi_cache_block_get(const ligi_cache_file *file, uint64_t block, void *to, uint64_t bytes)
 {
     uint64_t sum = 0;
 

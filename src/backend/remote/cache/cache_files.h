@@ -24,8 +24,10 @@ int ligi_cache_file_open(ligi_remote_cache *cache, uint64_t id, uint64_t bytes,
 /* Counts as a use, and evicts what was not used for longest if too much was added. */
 void ligi_cache_file_close(ligi_remote_cache *cache, ligi_cache_file *file);
 
+/* 1 if the bytes are there; they are not compared with the checks of their blocks. */
+int ligi_cache_bytes_get(const ligi_cache_file *file, uint64_t offset, void *to, uint64_t bytes);
 /* 1 if the block is there and matches its check. */
-int ligi_cache_block_get(ligi_cache_file *file, uint64_t block, void *to, uint64_t bytes);
+int ligi_cache_block_get(const ligi_cache_file *file, uint64_t block, void *to, uint64_t bytes);
 /* Best effort. */
 void ligi_cache_block_put(ligi_cache_file *file, uint64_t block, const void *from, uint64_t bytes);
 

@@ -3,18 +3,30 @@
 #include "backend/remote/cache/cache_files.h"
 #include "base/error.h"
 
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BLOCK LIG_BLOCK_BYTES
 /* Missing blocks are read together up to this many bytes: memory of one read. */
 #define FETCH_BYTES (UINT64_C(64) << 20)
+/* Several threads read this much: reading cached bytes is copying and hashing. */
+#define TEAM_BYTES (UINT64_C(4) << 20)
+enum { TEAM_MAX = 8 };
 
 typedef struct cached_read {
     ligi_remote_cache *cache;
     const ligi_cached_pack *pack;
+    const ligi_object_range *ranges;
+    size_t count;
+    ligi_object_arrived arrived;
+    void *context;
     ligi_cache_file file;
-    uint8_t *block; /* one, for parts of cached blocks */
+    uint8_t *absent; /* of each range: 1 if the cache lacks it, or has it damaged */
+    atomic_size_t next;
 } cached_read;
 
 static uint64_t block_bytes(const cached_read *self, uint64_t block)
@@ -24,17 +36,20 @@ static uint64_t block_bytes(const cached_read *self, uint64_t block)
     return left < BLOCK ? left : BLOCK;
 }
 
-/* Copies from the cache; 0 if a block is missing or damaged. */
-static int read_cached(cached_read *self, const ligi_object_range *range)
+/* --- what is there --- */
+
+/* Copies from the cache, comparing whole blocks with their checks; 0 if one is missing or damaged.
+ * `block` has room for one. */
+static int copy_checked(cached_read *self, const ligi_object_range *range, uint8_t *block)
 {
     uint8_t *to = range->data;
     uint64_t at = range->offset, end = range->offset + range->bytes;
 
     while (at < end) {
-        uint64_t block = at / BLOCK, inside = at % BLOCK, bytes = block_bytes(self, block);
+        uint64_t number = at / BLOCK, inside = at % BLOCK, bytes = block_bytes(self, number);
         uint64_t step = bytes - inside < end - at ? bytes - inside : end - at;
-        uint8_t *whole = step == bytes ? to : self->block;
-        if (!ligi_cache_block_get(&self->file, block, whole, bytes))
+        uint8_t *whole = step == bytes ? to : block;
+        if (!ligi_cache_block_get(&self->file, number, whole, bytes))
             return 0;
         if (whole != to)
             memcpy(to, whole + inside, step);
@@ -44,32 +59,115 @@ static int read_cached(cached_read *self, const ligi_object_range *range)
     return 1;
 }
 
+/* What is not what was saved may be so only here: it is fetched. */
+static lig_status read_one(cached_read *self, size_t index, uint8_t *block)
+{
+    const ligi_object_range *range = &self->ranges[index];
+    lig_status status = LIG_OK;
+
+    if (range->offset + range->bytes > self->file.bytes)
+        return lig_fail(LIG_E_CORRUPT, "the pack is shorter than the range");
+    int there = block == NULL
+                    ? ligi_cache_bytes_get(&self->file, range->offset, range->data, range->bytes)
+                    : copy_checked(self, range, block);
+    if (there && self->arrived != NULL)
+        status = self->arrived(self->context, index);
+    self->absent[index] = !there || status == LIG_E_CORRUPT;
+    return status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+static lig_status read_some(cached_read *self)
+{
+    uint8_t *block = NULL;
+    lig_status status = LIG_OK;
+    size_t index;
+
+    if (!self->pack->verified)
+        LIG_TRY(ligi_alloc(&block, BLOCK, "a block of a pack"));
+    while (status == LIG_OK && (index = atomic_fetch_add(&self->next, 1)) < self->count)
+        status = read_one(self, index, block);
+    if (status != LIG_OK)
+        atomic_store(&self->next, self->count);
+    free(block);
+    return status;
+}
+
+typedef struct member { /* of the team; the caller is not one */
+    cached_read *read;
+    pthread_t thread;
+    int started;
+    ligi_failure failure;
+} member;
+
+static void *member_main(void *context)
+{
+    member *self = context;
+
+    ligi_failure_take(&self->failure, read_some(self->read));
+    return NULL;
+}
+
+static size_t team_size(const cached_read *self)
+{
+    uint64_t bytes = 0;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    for (size_t i = 0; i < self->count; i++)
+        bytes += self->ranges[i].bytes;
+    if (bytes < TEAM_BYTES)
+        return 1;
+    return processors < 2 ? 2 : processors > TEAM_MAX ? TEAM_MAX : (size_t)processors;
+}
+
+/* A thread that cannot be started only costs time. */
+static lig_status read_cached(cached_read *self)
+{
+    member others[TEAM_MAX - 1];
+    size_t count = team_size(self) - 1;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (size_t i = 0; i < count; i++) {
+        others[i].read = self;
+        others[i].started = pthread_create(&others[i].thread, NULL, member_main, &others[i]) == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lig_status status = read_some(self);
+    for (size_t i = 0; i < count; i++) {
+        if (!others[i].started)
+            continue;
+        pthread_join(others[i].thread, NULL);
+        if (status == LIG_OK)
+            status = ligi_failure_publish(&others[i].failure);
+    }
+    return status;
+}
+
 /* --- what is missing --- */
 
 typedef struct fetch {
     cached_read *read;
-    const ligi_object_range *ranges; /* the caller's */
-    const size_t *missing;           /* their indices */
-    ligi_object_range *wanted;       /* whole blocks around them, into `memory` */
+    const size_t *missing;     /* indices of ranges */
+    ligi_object_range *wanted; /* whole blocks around them, into `memory` */
     size_t count;
-    ligi_object_arrived arrived;
-    void *context;
 } fetch;
 
 static lig_status block_arrived(void *context, size_t index)
 {
     fetch *self = context;
+    cached_read *read = self->read;
     const ligi_object_range *wanted = &self->wanted[index],
-                            *range = &self->ranges[self->missing[index]];
+                            *range = &read->ranges[self->missing[index]];
     const uint8_t *from = wanted->data;
 
     for (uint64_t at = 0; at < wanted->bytes; at += BLOCK) {
         uint64_t left = wanted->bytes - at;
-        ligi_cache_block_put(&self->read->file, (wanted->offset + at) / BLOCK, from + at,
+        ligi_cache_block_put(&read->file, (wanted->offset + at) / BLOCK, from + at,
                              left < BLOCK ? left : BLOCK);
     }
     memcpy(range->data, from + (range->offset - wanted->offset), range->bytes);
-    return self->arrived != NULL ? self->arrived(self->context, self->missing[index]) : LIG_OK;
+    return read->arrived != NULL ? read->arrived(read->context, self->missing[index]) : LIG_OK;
 }
 
 static ligi_object_range around(const cached_read *self, const ligi_object_range *range)
@@ -91,7 +189,7 @@ static lig_status fetch_some(fetch *self, size_t *done)
     uint8_t *memory;
 
     for (; count < self->count; count++) {
-        self->wanted[count] = around(self->read, &self->ranges[self->missing[count]]);
+        self->wanted[count] = around(self->read, &self->read->ranges[self->missing[count]]);
         if (count > 0 && bytes + self->wanted[count].bytes > FETCH_BYTES)
             break;
         bytes += self->wanted[count].bytes;
@@ -120,24 +218,18 @@ static lig_status fetch_missing(fetch *self)
     return LIG_OK;
 }
 
-static lig_status read_ranges(cached_read *self, const ligi_object_range *ranges, size_t count,
-                              ligi_object_arrived arrived, void *context)
+static lig_status fetch_absent(cached_read *self)
 {
-    fetch rest = {.read = self, .ranges = ranges, .arrived = arrived, .context = context};
+    fetch rest = {.read = self};
     size_t *missing;
 
-    LIG_TRY(ligi_calloc(&missing, count + 1, sizeof *missing, "a read of a pack"));
-    lig_status status =
-        ligi_calloc(&rest.wanted, count + 1, sizeof *rest.wanted, "a read of a pack");
-    for (size_t i = 0; i < count && status == LIG_OK; i++) {
-        if (ranges[i].offset + ranges[i].bytes > self->file.bytes)
-            status = lig_fail(LIG_E_CORRUPT, "the pack is shorter than the range");
-        else if (!read_cached(self, &ranges[i]))
+    LIG_TRY(ligi_calloc(&missing, self->count + 1, sizeof *missing, "a read of a pack"));
+    for (size_t i = 0; i < self->count; i++)
+        if (self->absent[i])
             missing[rest.count++] = i;
-        else if (arrived != NULL)
-            status = arrived(context, i);
-    }
     rest.missing = missing;
+    lig_status status =
+        ligi_calloc(&rest.wanted, rest.count + 1, sizeof *rest.wanted, "a read of a pack");
     if (status == LIG_OK)
         status = fetch_missing(&rest);
     free(rest.wanted);
@@ -149,7 +241,12 @@ lig_status ligi_remote_cache_read(ligi_remote_cache *cache, const ligi_cached_pa
                                   const ligi_object_range *ranges, size_t count,
                                   ligi_object_arrived arrived, void *context)
 {
-    cached_read self = {.cache = cache, .pack = pack};
+    cached_read self = {.cache = cache,
+                        .pack = pack,
+                        .ranges = ranges,
+                        .count = count,
+                        .arrived = arrived,
+                        .context = context};
     ligi_object object = {LIGI_OBJECT_PACK, pack->id};
     uint64_t bytes = 0;
 
@@ -160,10 +257,12 @@ lig_status ligi_remote_cache_read(ligi_remote_cache *cache, const ligi_cached_pa
     }
     if (!known) /* the folder is full, or was removed */
         return pack->ops->object_read(pack->engine, object, ranges, count, arrived, context);
-    lig_status status = ligi_alloc(&self.block, BLOCK, "a block of a pack");
+    lig_status status = ligi_calloc(&self.absent, count + 1, 1, "a read of a pack");
     if (status == LIG_OK)
-        status = read_ranges(&self, ranges, count, arrived, context);
-    free(self.block);
+        status = read_cached(&self);
+    if (status == LIG_OK)
+        status = fetch_absent(&self);
+    free(self.absent);
     ligi_cache_file_close(cache, &self.file);
     return status;
 }
