@@ -1,6 +1,8 @@
 /* Birth, commits and errors: tools/engines run build/tests/rados_log_engine_test */
 #include "backend/rados/rados_log.h"
+#include "backend/remote/remote_volume.h"
 #include "base/clock.h"
+#include "commit_ops.h"
 #include "rados_scene.h"
 
 #include <pthread.h>
@@ -60,7 +62,7 @@ static void test_log(void **state)
 static void test_trim(void **state)
 {
     (void)state;
-    const uint64_t count = LIGI_RADOS_LOG_MAX + 10;
+    const uint64_t count = LIGI_RADOS_LOG_PAGE + 10;
     place where = fresh_place();
     void *self = new_store(&where), *other = NULL;
     seen s;
@@ -77,13 +79,39 @@ static void test_trim(void **state)
     assert_int_equal(s.count, count - 50);
     assert_ok(ops->log_trim(other, count + 1, 0));
     assert_status(read_after(self, 50, &s), LIG_E_NOTFOUND);
-    assert_ok(read_after(self, count - LIGI_RADOS_LOG_MAX / 2, &s));
-    assert_int_equal(s.count, LIGI_RADOS_LOG_MAX / 2);
+    assert_ok(read_after(self, count - LIGI_RADOS_LOG_KEPT, &s));
+    assert_int_equal(s.count, LIGI_RADOS_LOG_KEPT);
     /* A number that was removed is not free again. */
     assert_status(append(self, 3, 100), LIG_E_BUSY);
     assert_ok(append(self, count, 100));
     ops->close(self, 0);
     ops->close(other, 0);
+}
+
+/* 32 MiB are not written again for some hundred small commits. */
+static void test_few_checkpoints(void **state)
+{
+    (void)state;
+    const place where = fresh_place();
+    const uint64_t large = 64;
+    char config[512], *value = calloc(1, 512 << 10);
+    void *self = NULL;
+    uint64_t newest = 0;
+
+    snprintf(config, sizeof config, "//%s/%s?conf=%s&id=%s", where.pool, where.prefix, where.conf,
+             setting("ID"));
+    assert_ok(ligi_remote_open(ops, config, &self));
+    for (uint64_t i = 0; i < large + 400; i++) {
+        const uint64_t key = i < large ? i : large;
+        const lig_catalog_op op = {&key, sizeof key, value, i < large ? 512 << 10 : 8};
+        assert_ok(commit_ops(&ligi_remote_volume_ops, self, i, &op, 1));
+    }
+    ligi_remote_close(self); /* finishes the checkpoint */
+    free(value);
+    assert_ok(open_place(&where, &self));
+    assert_ok(ops->checkpoint_newest(self, UINT64_MAX, &newest));
+    assert_in_range(newest, large, large + 200);
+    ops->close(self, 0);
 }
 
 typedef struct appender {
@@ -248,9 +276,13 @@ static void test_full_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_birth),     cmocka_unit_test(test_log),
-        cmocka_unit_test(test_trim),  cmocka_unit_test(test_many_committers),
-        cmocka_unit_test(test_wait),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_birth),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_trim),
+        cmocka_unit_test(test_few_checkpoints),
+        cmocka_unit_test(test_many_committers),
+        cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_full_pool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,8 +203,8 @@ static lig_status read_page(log_walk *walk)
     lig_status status = LIG_OK;
 
     e->api.rados_read_op_omap_get_vals_by_keys2(op, &key, 1, &key_bytes, &version, &inner[0]);
-    e->api.rados_read_op_omap_get_vals2(op, after.text, "log/", LIGI_RADOS_LOG_MAX, &entries, &more,
-                                        &inner[1]);
+    e->api.rados_read_op_omap_get_vals2(op, after.text, "log/", LIGI_RADOS_LOG_PAGE, &entries,
+                                        &more, &inner[1]);
     int result = e->api.rados_read_op_operate(op, e->meta, LIGI_RADOS_HEAD, 0);
     e->api.rados_release_read_op(op);
     result = result != 0 ? result : inner[0] != 0 ? inner[0] : inner[1];
@@ -244,8 +244,6 @@ lig_status ligi_rados_log_read(void *self, const ligi_log_end *end, int64_t fres
 
 /* --- trimming --- */
 
-/* Half of the limit stays, for readers that follow the log: the next trim comes before the other
- * half has been added. */
 static int kept_from(ligi_rados *e, uint64_t *version)
 {
     uint8_t last[8];
@@ -255,8 +253,8 @@ static int kept_from(ligi_rados *e, uint64_t *version)
     if (result == 0 && bytes != sizeof last)
         result = -EBADMSG;
     if (result == 0) {
-        uint64_t kept = LIGI_RADOS_LOG_MAX / 2, end = ligi_rados_get64(last);
-        *version = end > kept ? end - kept : 0;
+        uint64_t end = ligi_rados_get64(last);
+        *version = end > LIGI_RADOS_LOG_KEPT ? end - LIGI_RADOS_LOG_KEPT : 0;
     }
     return result;
 }

@@ -4,7 +4,9 @@
 
 #include "backend/rados/rados.h"
 
-#define LIGI_RADOS_LOG_MAX 512                     /* an OSD returns at most 1024 keys */
+#define LIGI_RADOS_LOG_MAX 8192 /* entries of 64 KiB: half the omap that Ceph warns of */
+#define LIGI_RADOS_LOG_KEPT 256 /* at least, for readers that follow the log */
+#define LIGI_RADOS_LOG_PAGE 512 /* entries of a request; an OSD returns at most 1024 keys */
 #define LIGI_RADOS_RECORD_MAX (UINT64_C(64) << 20) /* one object; OSDs refuse 128 MiB */
 
 lig_status ligi_rados_marker_put(void *self, const void *marker, size_t bytes);
