@@ -109,8 +109,10 @@ def measure_cache(given: argparse.Namespace) -> dict[str, list[float]]:
                 store.save("model", model)
                 store.load("model", into=fresh(target))
                 check(model, target)
+            contenders = [("local_load", local), ("cached_load", remote)]
             for _ in range(CACHED_LOADS):
-                for name, store in (("local_load", local), ("cached_load", remote)):
+                contenders.reverse()
+                for name, store in contenders:
                     found[name].append(seconds(lambda one=store: one.load("model", into=target)))
                     check(model, target)
             remote.retire("model")
