@@ -187,6 +187,13 @@ static lig_status finish_one(writer *self)
     return LIG_OK;
 }
 
+static lig_status start(writer *self, const ligi_io *io)
+{
+    while (ligi_engine_flying(self->engine) == LIGI_ENGINE_DEPTH)
+        LIG_TRY(finish_one(self));
+    return ligi_engine_start(self->engine, io);
+}
+
 /* A slot to fill, waiting for the oldest transfers when all are under way. */
 static lig_status next_slot(writer *self)
 {
@@ -214,7 +221,7 @@ static lig_status flush_direct(writer *self)
 
     if (whole == 0)
         return LIG_OK;
-    LIG_TRY(ligi_engine_start(self->engine, &io));
+    LIG_TRY(start(self, &io));
     LIG_TRY(next_slot(self));
     memcpy(ligi_engine_slot(self->engine, self->slot), data + whole, rest);
     self->start += whole;
@@ -290,9 +297,7 @@ static lig_status put_in_place(writer *self, const uint8_t *from, uint64_t bytes
 
     if (self->slot >= 0)
         LIG_TRY(flush_direct(self));
-    while (ligi_engine_flying(self->engine) == LIGI_ENGINE_DEPTH)
-        LIG_TRY(finish_one(self));
-    LIG_TRY(ligi_engine_start(self->engine, &io));
+    LIG_TRY(start(self, &io));
     self->in_place[self->turn]++;
     self->bytes += bytes;
     self->start = self->bytes;
