@@ -296,19 +296,23 @@ void ligi_served_running_add(ligi_served_job *job)
     ligi_served_session *session = job->session;
     pthread_mutex_lock(&session->lock);
     job->next_running = session->running;
+    job->at_running = &session->running;
+    if (job->next_running)
+        job->next_running->at_running = &job->next_running;
     session->running = job;
     pthread_mutex_unlock(&session->lock);
 }
 
+/* A client may have 65,536 requests: looking for one would take longer than most of them. */
 void ligi_served_running_remove(ligi_served_job *job)
 {
     ligi_served_session *session = job->session;
     pthread_mutex_lock(&session->lock);
-    ligi_served_job **at = &session->running;
-    while (*at && *at != job)
-        at = &(*at)->next_running;
-    if (*at)
-        *at = job->next_running;
+    if (job->at_running)
+        *job->at_running = job->next_running;
+    if (job->at_running && job->next_running)
+        job->next_running->at_running = job->at_running;
+    job->at_running = NULL;
     pthread_mutex_unlock(&session->lock);
 }
 

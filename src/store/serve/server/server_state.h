@@ -33,6 +33,7 @@ typedef struct ligi_served_held ligi_served_held;
 typedef struct ligi_served_job {
     struct ligi_served_job *next;
     struct ligi_served_job *next_running;      /* in its session, for CANCEL */
+    struct ligi_served_job **at_running;       /* what points to it there; NULL: nothing does */
     ligi_served_session *session;              /* held; NULL for the server's own */
     void (*work)(struct ligi_served_job *job); /* not a request; frees the job */
     void *context;                             /* of `work` */
