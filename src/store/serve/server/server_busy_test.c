@@ -217,6 +217,49 @@ static void test_nobody_waits_for_a_slow_request(void **state)
     raw_close(&late);
 }
 
+/* Messages without a reply, queued until the workers are free: the limit of a client, nearly. */
+static void flood(raw_client *self)
+{
+    enum { MESSAGES = 60000, AT_ONCE = 500 };
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, 1);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        raw_send(self, (ligi_served_head){.op = LIGI_SERVED_RELEASE, .id = 1000 + i}, &body, NULL,
+                 0);
+        if (i % AT_ONCE == AT_ONCE - 1)
+            assert_ok(raw_ask(self, LIGI_SERVED_PING, NULL));
+    }
+    ligi_writer_fini(&body);
+}
+
+/* The other client waits for a minute at most. */
+static void test_a_flood_of_silent_messages(void **state)
+{
+    enum { FLOODS = 8, SLOW = 20 };
+    fixture *self = *state;
+    raw_client floods[FLOODS], other;
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, 1);
+    held_up = 0;
+    for (int i = 0; i < FLOODS; i++)
+        raw_open(&floods[i], lig_server_address(self->server), (uint8_t)(i + 1));
+    raw_open(&other, lig_server_address(self->server), FLOODS + 1);
+    pthread_mutex_lock(&gate);
+    for (uint64_t i = 1; i <= SLOW; i++)
+        raw_send(&other, (ligi_served_head){.op = LIGI_SERVED_PACK_SIZE, .id = i}, &body, NULL, 0);
+    while (held_up < 16) /* all workers */
+        sched_yield();
+    for (int i = 0; i < FLOODS; i++)
+        flood(&floods[i]);
+    pthread_mutex_unlock(&gate);
+    other.next_id = SLOW;
+    assert_ok(raw_ask(&other, LIGI_SERVED_STAT, NULL));
+    for (int i = 0; i < FLOODS; i++)
+        raw_close(&floods[i]);
+    raw_close(&other);
+    ligi_writer_fini(&body);
+}
+
 /* The progress of a check is reported to clients that ask for it. */
 static void test_a_check_tells_its_progress(void **state)
 {
@@ -243,6 +286,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_large_save_comes_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_nobody_waits_for_a_slow_request, set_up_gated,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_a_flood_of_silent_messages, set_up_gated, tear_down),
         cmocka_unit_test_setup_teardown(test_a_check_tells_its_progress, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
