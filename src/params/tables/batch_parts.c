@@ -63,21 +63,28 @@ static void join(const parts *self)
     }
 }
 
+static void access_parts(const ligi_row_sweep *sweep, void (*kernel)(const ligi_row_sweep *sweep),
+                         size_t count)
+{
+    parts self; /* not zeroed: it is large */
+    self.whole = sweep;
+    self.kernel = kernel;
+    self.each = (sweep->batch->count + count - 1) / count;
+    self.count = (sweep->batch->count + self.each - 1) / self.each;
+    cut(&self);
+    ligi_team_run(sweep->batch->team, access_part, &self, self.count);
+    join(&self);
+}
+
 static void access_rows(const ligi_row_sweep *sweep, void (*kernel)(const ligi_row_sweep *sweep))
 {
-    const ligi_batch *batch = sweep->batch;
-    size_t bytes = sweep->slab ? batch->count * sweep->slab->value_bytes : 0;
-    parts self = {.whole = sweep, .kernel = kernel};
-    self.count = bytes / PART_BYTES < PARTS_MAX ? bytes / PART_BYTES : PARTS_MAX;
-    if (self.count < 2 || ligi_team_size(batch->team) < 2) {
+    size_t bytes = sweep->slab ? sweep->batch->count * sweep->slab->value_bytes : 0;
+    size_t count = bytes / PART_BYTES < PARTS_MAX ? bytes / PART_BYTES : PARTS_MAX;
+
+    if (count < 2 || ligi_team_size(sweep->batch->team) < 2)
         kernel(sweep);
-        return;
-    }
-    self.each = (batch->count + self.count - 1) / self.count;
-    self.count = (batch->count + self.each - 1) / self.each;
-    cut(&self);
-    ligi_team_run(batch->team, access_part, &self, self.count);
-    join(&self);
+    else
+        access_parts(sweep, kernel, count);
 }
 
 void ligi_batch_gather(const ligi_row_sweep *sweep)
