@@ -121,20 +121,6 @@ ODD = re.compile(
     re.IGNORECASE,
 )
 
-# Functions of one file that still have a prototype in a header.
-NOT_YET_STATIC = {
-    "ligi_address_file_read",
-    "ligi_captured_visit",
-    "ligi_clog_folder_forked",
-    "ligi_file_catalog_enter_alone",
-    "ligi_file_catalog_leave_alone",
-    "ligi_params_snapshot_decided",
-    "ligi_params_snapshot_reported",
-    "ligi_sample_pool_fill",
-    "ligi_sample_pool_next",
-    "ligi_served_role_sees",
-}
-
 ROOTS = ("src", "cli", "python", "tests", "include", "bench", "examples")
 DATA = ("tests/golden", "tests/corpus")
 
@@ -264,7 +250,7 @@ def check_shared(tree: Tree, is_test, declarators, blank) -> None:
     every = list(functions(tree, is_test, declarators))
     for name, _, function, defined in every:
         headers[function] -= name.endswith(".h") and not defined
-    declared = {function for name, _, function, _ in every if name.endswith(".h")} - NOT_YET_STATIC
+    declared = {function for name, _, function, _ in every if name.endswith(".h")}
     for name, line, function, defined in every:
         if defined and function in declared and files[function] == 1 and headers[function] == 0:
             tree.find(name, line, f"{function} is used in no other file: make it static")

@@ -1,6 +1,7 @@
 /* The work of a device's streams for a mesh: copies, followed by a word that the stream writes.
  * Threads that wait in a call of the mesh poll the words and continue what waited for them; when
- * there are none, a thread of the mesh does, the courier. No call of the mesh waits for a stream. */
+ * there are none, a thread of the mesh does, the courier. No call of the mesh waits for a stream.
+ */
 #ifndef LIGI_COURIER_H
 #define LIGI_COURIER_H
 

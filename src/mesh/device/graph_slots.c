@@ -163,6 +163,41 @@ static void abandon(ligi_captured_slot *slot)
     slot_free(slot);
 }
 
+void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence)
+{
+    if (status != LIG_OK)
+        ligi_mesh_device_fail(slot->device, status, sentence);
+    __atomic_store_n(slot->ack, 1, __ATOMIC_RELEASE);
+}
+
+static void replay(ligi_captured_slot *slot)
+{
+    lig_mesh *mesh = slot->device->mesh;
+    lig_status status = slot->responds ? ligi_server_replay(mesh, slot)
+                                       : ligi_worker_replay(mesh, &slot->asked, slot);
+    if (status == LIG_OK)
+        return;
+    ligi_net_lock(mesh->session.net);
+    ligi_captured_ended(slot, status, lig_error_text());
+    ligi_net_unlock(mesh->session.net);
+}
+
+/* Makes the calls that graphs ask for; without locks. 1 if there were any. */
+static int visit(void *context)
+{
+    ligi_mesh_device *device = context;
+    int some = 0;
+    ligi_captured_slot *slot = __atomic_load_n(&device->slots, __ATOMIC_ACQUIRE);
+    for (; slot; slot = slot->next) {
+        if (__atomic_load_n(slot->go, __ATOMIC_ACQUIRE) == 0)
+            continue;
+        __atomic_store_n(slot->go, 0, __ATOMIC_RELAXED);
+        replay(slot);
+        some = 1;
+    }
+    return some;
+}
+
 static lig_status add_slot(ligi_mesh_device *device, const lig_mesh_request *asked, void *stream,
                            ligi_captured_slot *slot)
 {
@@ -176,7 +211,7 @@ static lig_status add_slot(ligi_mesh_device *device, const lig_mesh_request *ask
     slot->next = device->slots;
     device->stuck = 1;
     if (slot->next == NULL) {
-        device->tasks.visit = ligi_captured_visit;
+        device->tasks.visit = visit;
         device->tasks.context = device;
         ligi_courier_poll(&device->tasks, 1);
     }
@@ -229,38 +264,4 @@ lig_status ligi_captured_wait(ligi_mesh_device *device, uint64_t handler, void *
     uint64_t ack = ligi_mesh_device_address(device, slot->ack);
     LIG_TRY(ligi_cuda_await_word(device->number, stream, ack, 1));
     return ligi_cuda_copy(device->number, stream, slot->pulls, slot->pull_count);
-}
-
-void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence)
-{
-    if (status != LIG_OK)
-        ligi_mesh_device_fail(slot->device, status, sentence);
-    __atomic_store_n(slot->ack, 1, __ATOMIC_RELEASE);
-}
-
-static void replay(ligi_captured_slot *slot)
-{
-    lig_mesh *mesh = slot->device->mesh;
-    lig_status status = slot->responds ? ligi_server_replay(mesh, slot)
-                                       : ligi_worker_replay(mesh, &slot->asked, slot);
-    if (status == LIG_OK)
-        return;
-    ligi_net_lock(mesh->session.net);
-    ligi_captured_ended(slot, status, lig_error_text());
-    ligi_net_unlock(mesh->session.net);
-}
-
-int ligi_captured_visit(void *context)
-{
-    ligi_mesh_device *device = context;
-    int some = 0;
-    ligi_captured_slot *slot = __atomic_load_n(&device->slots, __ATOMIC_ACQUIRE);
-    for (; slot; slot = slot->next) {
-        if (__atomic_load_n(slot->go, __ATOMIC_ACQUIRE) == 0)
-            continue;
-        __atomic_store_n(slot->go, 0, __ATOMIC_RELAXED);
-        replay(slot);
-        some = 1;
-    }
-    return some;
 }

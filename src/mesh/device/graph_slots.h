@@ -39,9 +39,6 @@ lig_status ligi_captured_respond(ligi_mesh_device *device, uint32_t worker,
 /* A replayed request has ended: its graph continues. The next call returns a failure. */
 void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence);
 
-/* Makes the calls that graphs ask for; without locks. 1 if there were any. */
-int ligi_captured_visit(void *device);
-
 void ligi_captured_free_all(ligi_mesh_device *device);
 
 #endif

@@ -24,8 +24,8 @@ void ligi_sample_pool_fini(ligi_sample_pool *pool)
     *pool = (ligi_sample_pool){0};
 }
 
-lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng,
-                                 int distinct)
+/* Draws new items into the pool, none twice with `distinct`. Unused items are lost. */
+static lig_status fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng, int distinct)
 {
     ligi_seen seen = {0};
     uint32_t size = pool->capacity;
@@ -39,8 +39,9 @@ lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, 
     return LIG_OK;
 }
 
-/* Each pass is a new order, shuffled incrementally. */
-int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item)
+/* 1 and the next item, or 0 if all were used `reuse` times. Each pass is a new order, shuffled
+ * incrementally. */
+static int next_item(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item)
 {
     if (pool->at == pool->size && pool->pass < pool->reuse) {
         pool->at = 0;
@@ -57,7 +58,7 @@ int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item)
 
 static lig_status refill(ligi_sample_pool *pool, const ligi_sample_pool_draw_options *how)
 {
-    LIG_TRY(ligi_sample_pool_fill(pool, how->draw, how->rng, how->seen != NULL));
+    LIG_TRY(fill(pool, how->draw, how->rng, how->seen != NULL));
     return how->filled ? how->filled(how->context, pool->items, pool->size) : LIG_OK;
 }
 
@@ -99,7 +100,7 @@ static lig_status draw_unseen(ligi_sample_pool *pool, const ligi_sample_pool_dra
     LIG_TRY(ligi_seen_reserve(how->seen, count));
     at = take_put_by(pool, how->seen, count, out);
     while (at < count && idle < IDLE_POOLS) {
-        if (!ligi_sample_pool_next(pool, how->rng, &item)) {
+        if (!next_item(pool, how->rng, &item)) {
             LIG_TRY(refill(pool, how));
             idle++;
         } else if (ligi_seen_add(how->seen, item)) {
@@ -118,7 +119,7 @@ lig_status ligi_sample_pool_draw(ligi_sample_pool *pool, const ligi_sample_pool_
     if (how->seen)
         return draw_unseen(pool, how, count, out);
     for (uint32_t at = 0; at < count;) {
-        if (ligi_sample_pool_next(pool, how->rng, &out[at]))
+        if (next_item(pool, how->rng, &out[at]))
             at++;
         else
             LIG_TRY(refill(pool, how));

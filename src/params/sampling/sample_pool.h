@@ -16,13 +16,6 @@ typedef struct ligi_sample_pool {
 lig_status ligi_sample_pool_init(ligi_sample_pool *pool, uint32_t size, uint32_t reuse);
 void ligi_sample_pool_fini(ligi_sample_pool *pool);
 
-/* Draws new items into the pool, none twice with `distinct`. Unused items are lost. */
-lig_status ligi_sample_pool_fill(ligi_sample_pool *pool, const ligi_draw *draw, ligi_rng *rng,
-                                 int distinct);
-
-/* 1 and the next item, or 0 if all were used `reuse` times. */
-int ligi_sample_pool_next(ligi_sample_pool *pool, ligi_rng *rng, uint32_t *item);
-
 typedef struct ligi_sample_pool_draw_options {
     const ligi_draw *draw;
     ligi_rng *rng;

@@ -55,33 +55,6 @@ int ligi_params_snapshot_tells_why(const ligi_params_message *message)
            (message->verb == LIGI_SNAPSHOT_REPORT || message->verb == LIGI_SNAPSHOT_DECISION);
 }
 
-lig_status ligi_params_snapshot_arrived(ligi_params_peer *peer, const ligi_params_message *message,
-                                        const void *payload, uint64_t bytes)
-{
-    lig_params *node = peer->node;
-    struct ligi_snapshot_state *snapshot;
-    ligi_snapshot_message content;
-    LIG_TRY(ligi_params_snapshot_message_open(message->verb, payload, bytes, &content));
-    if (node->tables == NULL || (message->verb == LIGI_SNAPSHOT_REPORT && node->rank != 0) ||
-        (message->verb == LIGI_SNAPSHOT_DECISION && peer->base.rank != 0))
-        return lig_fail(LIG_E_CORRUPT, "snapshot message sent to the wrong node");
-    LIG_TRY(snapshot_of(node, &snapshot));
-    switch ((ligi_snapshot_verb)message->verb) {
-    case LIGI_SNAPSHOT_REPORT:
-        ligi_params_snapshot_reported(node, peer->base.rank, &content);
-        return LIG_OK;
-    case LIGI_SNAPSHOT_DECISION: ligi_params_snapshot_decided(node, &content); return LIG_OK;
-    case LIGI_SNAPSHOT_GET: return ligi_params_snapshot_get(node, peer->base.rank, &content);
-    case LIGI_SNAPSHOT_ROWS:
-        return ligi_params_snapshot_rows_arrived(node, peer->base.rank, &content);
-    case LIGI_SNAPSHOT_OWN: return ligi_params_snapshot_own(node, peer->base.rank, &content);
-    case LIGI_SNAPSHOT_OWNED: return ligi_params_snapshot_owned(node, peer->base.rank, &content);
-    case LIGI_SNAPSHOT_PUT: return ligi_params_snapshot_put(node, peer->base.rank, &content);
-    case LIGI_SNAPSHOT_TAKEN: return ligi_params_snapshot_taken(node, peer->base.rank, &content);
-    }
-    return LIG_OK;
-}
-
 lig_status ligi_params_snapshot_begin(ligi_snapshot_call *call, int64_t timeout_ns)
 {
     lig_params *node = call->node;
@@ -224,8 +197,7 @@ static void pass_failure(lig_params *node, uint32_t rank, const ligi_snapshot_me
     (void)send_failure(node, rank, LIGI_SNAPSHOT_DECISION, front, failure);
 }
 
-void ligi_params_snapshot_reported(lig_params *node, uint32_t rank,
-                                   const ligi_snapshot_message *content)
+static void take_report(lig_params *node, uint32_t rank, const ligi_snapshot_message *content)
 {
     struct ligi_snapshot_state *self = node->snapshot;
     ligi_snapshot_report *reports = &self->reports[rank];
@@ -252,7 +224,7 @@ void ligi_params_snapshot_reported(lig_params *node, uint32_t rank,
     }
 }
 
-void ligi_params_snapshot_decided(lig_params *node, const ligi_snapshot_message *content)
+static void take_decision(lig_params *node, const ligi_snapshot_message *content)
 {
     struct ligi_snapshot_state *self = node->snapshot;
     if (content->front.call == self->call + 1 && content->front.status != LIG_OK) {
@@ -564,4 +536,29 @@ lig_status ligi_params_snapshot_agree_call(ligi_snapshot_call *call, lig_status 
     call->snapshot->writable = writable && status == LIG_OK;
     ligi_node_unlock(call->node);
     return ligi_params_snapshot_agree(call, status, &agreement);
+}
+
+lig_status ligi_params_snapshot_arrived(ligi_params_peer *peer, const ligi_params_message *message,
+                                        const void *payload, uint64_t bytes)
+{
+    lig_params *node = peer->node;
+    struct ligi_snapshot_state *snapshot;
+    ligi_snapshot_message content;
+    LIG_TRY(ligi_params_snapshot_message_open(message->verb, payload, bytes, &content));
+    if (node->tables == NULL || (message->verb == LIGI_SNAPSHOT_REPORT && node->rank != 0) ||
+        (message->verb == LIGI_SNAPSHOT_DECISION && peer->base.rank != 0))
+        return lig_fail(LIG_E_CORRUPT, "snapshot message sent to the wrong node");
+    LIG_TRY(snapshot_of(node, &snapshot));
+    switch ((ligi_snapshot_verb)message->verb) {
+    case LIGI_SNAPSHOT_REPORT: take_report(node, peer->base.rank, &content); return LIG_OK;
+    case LIGI_SNAPSHOT_DECISION: take_decision(node, &content); return LIG_OK;
+    case LIGI_SNAPSHOT_GET: return ligi_params_snapshot_get(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_ROWS:
+        return ligi_params_snapshot_rows_arrived(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_OWN: return ligi_params_snapshot_own(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_OWNED: return ligi_params_snapshot_owned(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_PUT: return ligi_params_snapshot_put(node, peer->base.rank, &content);
+    case LIGI_SNAPSHOT_TAKEN: return ligi_params_snapshot_taken(node, peer->base.rank, &content);
+    }
+    return LIG_OK;
 }

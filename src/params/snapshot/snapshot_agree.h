@@ -35,9 +35,6 @@ lig_status ligi_params_snapshot_why(ligi_snapshot_call *call);
 lig_status ligi_params_snapshot_send(lig_params *node, uint32_t rank, ligi_snapshot_verb verb,
                                      const ligi_snapshot_front *front, const struct iovec *pieces,
                                      size_t count);
-void ligi_params_snapshot_reported(lig_params *node, uint32_t rank,
-                                   const ligi_snapshot_message *content);
-void ligi_params_snapshot_decided(lig_params *node, const ligi_snapshot_message *content);
 
 /* A node starts with `snapshot` NULL: it is created at first use, and never on a scheduler. */
 lig_status ligi_params_snapshot_arrived(ligi_params_peer *peer, const ligi_params_message *message,

@@ -36,7 +36,9 @@ void ligi_file_catalog_leave(void *owner)
     pthread_mutex_unlock(&self->lock);
 }
 
-lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *self)
+/* Waits until this process has no transaction, and keeps others from beginning one; LIG_E_BUSY
+ * after 10 s. */
+static lig_status enter_alone(ligi_file_catalog *self)
 {
     struct timespec deadline = ligi_deadline(GROW_WAIT_NS);
     lig_status status = LIG_OK;
@@ -61,7 +63,7 @@ lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *self)
     return status;
 }
 
-void ligi_file_catalog_leave_alone(ligi_file_catalog *self)
+static void leave_alone(ligi_file_catalog *self)
 {
     pthread_mutex_lock(&self->lock);
     self->alone = 0;
@@ -74,7 +76,7 @@ lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
     MDB_envinfo info;
     int dead, number;
 
-    LIG_TRY(ligi_file_catalog_enter_alone(self));
+    LIG_TRY(enter_alone(self));
     if (reason == MDB_MAP_RESIZED) {
         number = mdb_env_set_mapsize(self->env, 0);
     } else {
@@ -85,6 +87,6 @@ lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
         if (number == MDB_SUCCESS)
             number = mdb_env_set_mapsize(self->env, 2 * info.me_mapsize);
     }
-    ligi_file_catalog_leave_alone(self);
+    leave_alone(self);
     return ligi_mdb_fail(number, self->place, "cannot grow");
 }

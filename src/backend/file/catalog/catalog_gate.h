@@ -39,11 +39,6 @@ struct ligi_file_catalog {
 lig_status ligi_file_catalog_enter(ligi_file_catalog *catalog);
 void ligi_file_catalog_leave(void *catalog);
 
-/* Waits until this process has no transaction, and keeps others from beginning one; LIG_E_BUSY
- * after 10 s. */
-lig_status ligi_file_catalog_enter_alone(ligi_file_catalog *catalog);
-void ligi_file_catalog_leave_alone(ligi_file_catalog *catalog);
-
 /* Grows the map after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has
  * grown the file) or MDB_MAP_FULL (the map is doubled). */
 lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *catalog, int reason);

@@ -56,7 +56,8 @@ static void drop(ligi_clog_file **file)
     free(dropped);
 }
 
-void ligi_clog_folder_forked(ligi_clog_folder *folder)
+/* Closes what is open, without the lock. */
+static void close_files(ligi_clog_folder *folder)
 {
     for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
         drop(&folder->files[i]);
@@ -67,7 +68,7 @@ void ligi_clog_folder_forked(ligi_clog_folder *folder)
 
 void ligi_clog_folder_close(ligi_clog_folder *folder)
 {
-    ligi_clog_folder_forked(folder);
+    close_files(folder);
     free(folder->log_place);
     folder->log_place = NULL;
     pthread_mutex_destroy(&folder->lock);

@@ -38,8 +38,6 @@ typedef struct ligi_clog_folder {
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
                                  int sync, int read_only);
 void ligi_clog_folder_close(ligi_clog_folder *folder);
-/* In a child that was just forked. */
-void ligi_clog_folder_forked(ligi_clog_folder *folder);
 
 /* The name of a segment or checkpoint in the folder. */
 void ligi_clog_folder_name(ligi_name_kind kind, uint64_t number, char name[LIGI_CLOG_NAME_BYTES]);

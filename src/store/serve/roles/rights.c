@@ -66,7 +66,7 @@ int ligi_rights_listed(uint32_t op)
     return op < LIGI_SERVED_OP_END && (rights[op] & LISTED) != 0;
 }
 
-int ligi_served_role_sees(const ligi_served_role *role, const char *model)
+static int sees(const ligi_served_role *role, const char *model)
 {
     return strncmp(model, role->prefix, strlen(role->prefix)) == 0;
 }
@@ -94,7 +94,7 @@ lig_status ligi_rights_check_name(const ligi_served_role *role, uint32_t op, con
 {
     char who[LIGI_ROLE_NAME_BYTES + LIGI_ROLE_PREFIX_BYTES + 32];
     LIG_TRY(ligi_rights_check(role, op));
-    if (ligi_served_role_sees(role, name))
+    if (sees(role, name))
         return LIG_OK;
     return lig_fail(LIG_E_DENIED, "permission denied: role %s may not '%s' '%s'",
                     describe(role, who), ligi_served_op_name(op), name);

@@ -12,7 +12,6 @@ int ligi_rights_has(const ligi_served_role *role, uint32_t op);
 int ligi_rights_listed(uint32_t op);
 /* 1 if the role sees only the models below a prefix. */
 int ligi_served_role_is_limited(const ligi_served_role *role);
-int ligi_served_role_sees(const ligi_served_role *role, const char *model);
 
 /* LIG_E_DENIED, with the names of role and operation. */
 lig_status ligi_rights_check(const ligi_served_role *role, uint32_t op);

@@ -40,7 +40,8 @@ lig_status ligi_address_file_write(const char *path, const char *address)
     return status;
 }
 
-lig_status ligi_address_file_read(const char *path, char *address, size_t address_bytes)
+/* Fills `address` with the first line, without its newline. LIG_E_NOTFOUND: there is no file. */
+static lig_status read_address(const char *path, char *address, size_t address_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -62,6 +63,6 @@ lig_status ligi_address_file_read(const char *path, char *address, size_t addres
 void ligi_address_file_remove(const char *path, const char *address)
 {
     char found[512];
-    if (ligi_address_file_read(path, found, sizeof found) == LIG_OK && strcmp(found, address) == 0)
+    if (read_address(path, found, sizeof found) == LIG_OK && strcmp(found, address) == 0)
         (void)unlink(path);
 }

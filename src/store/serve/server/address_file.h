@@ -8,7 +8,5 @@
 lig_status ligi_address_file_write(const char *path, const char *address);
 /* Removes it, unless another server has written its address there since. */
 void ligi_address_file_remove(const char *path, const char *address);
-/* Fills `address` with the first line, without its newline. LIG_E_NOTFOUND: there is no file. */
-lig_status ligi_address_file_read(const char *path, char *address, size_t address_bytes);
 
 #endif
