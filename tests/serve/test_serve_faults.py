@@ -211,6 +211,42 @@ def test_containers_do_not_share_a_lock(program, tmp_path):
     assert "'run' is locked by process 1 on host" in said[1]
 
 
+def test_shared_memory_that_changes(program, tmp_path):
+    """A client that overwrites what it has sent, at any moment: a pack has the bytes that its
+    checksums were made from, and others are served."""
+    server = Server(Path(program), tmp_path)
+    with contextlib.ExitStack() as stack:
+        server.start()
+        stack.callback(server.kill)
+        saved = 0
+        with ligament.Store(server.uri) as store:
+            for number in range(8):
+                hostile = subprocess.run(
+                    [
+                        sys.executable,
+                        str(HERE / "hostile_writer.py"),
+                        f"ligament://@{tmp_path}/address",
+                        f"hostile-{number}",
+                    ],
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                )
+                saved += "saved" in hostile.stdout
+                name = f"honest-{number}"
+                store.save(name, {"w": content(name, 200_000)})
+                assert np.array_equal(store.load(name)["w"], content(name, 200_000))
+        assert saved > 0
+        server.end()
+    with ligament.Store(str(tmp_path / "store")) as store:
+        assert store.check().problems == []
+        models = [model.name for model in store.models() if model.name.startswith("hostile")]
+        changed = [
+            not np.array_equal(store.load(name)["w"], content(name, 24 << 20)) for name in models
+        ]
+        assert any(changed)  # the attack did reach the data
+
+
 @pytest.mark.soak
 def test_killed_and_stopped_for_long(program, tmp_path):
     assert campaign(Path(program), tmp_path, rounds=60, clients=8) > 2000
