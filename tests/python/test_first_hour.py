@@ -101,5 +101,5 @@ def test_what_the_package_shows() -> None:
 def test_devices_that_torch_does_not_know() -> None:
     from ligament.pipe import pipe_model
 
-    with pytest.raises(ligament.InvalidError, match=r"devices\[0\] is 'd0', which is not a torch device"):
+    with pytest.raises(ligament.InvalidError, match="which is not a torch device"):
         pipe_model(torch.nn.Linear(3, 2), (torch.ones(1, 3),), stages=1, devices=["d0"])
