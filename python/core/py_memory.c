@@ -155,6 +155,29 @@ static int fill_tensor(memory *self, dlpack_tensor *tensor, int64_t *shape, uint
     return 0;
 }
 
+/* Holds the region. The caller fills `as` with the tensor. NULL: with an exception. */
+static export *export_begin(memory *self, dlpack_tensor *tensor, uint32_t dtype, PyObject *dims)
+{
+    export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
+    if (!out) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (fill_tensor(self, tensor, out->shape, dtype, dims) < 0) {
+        free(out);
+        return NULL;
+    }
+    ligi_py_region_hold(self->region);
+    out->region = self->region;
+    return out;
+}
+
+static void fill_versioned(const memory *self, export *out, dlpack_tensor tensor)
+{
+    out->as.versioned = (dlpack_versioned){
+        1, 0, out, delete_versioned, self->readonly ? DLPACK_READ_ONLY : 0, tensor};
+}
+
 static PyObject *memory_dlpack(PyObject *object, PyObject *args)
 {
     memory *self = (memory *)object;
@@ -166,19 +189,12 @@ static PyObject *memory_dlpack(PyObject *object, PyObject *args)
         return ligi_py_fail(
             ligi_py_state_of(object), LIG_E_UNSUPPORTED, "DLPack does not support dtype %s",
             dtype > 0 && dtype < LIG_DTYPE_COUNT ? lig_dtype_name((uint32_t)dtype) : "this");
-    export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
-    if (!out)
-        return PyErr_NoMemory();
     dlpack_tensor tensor;
-    if (fill_tensor(self, &tensor, out->shape, (uint32_t)dtype, dims) < 0) {
-        free(out);
+    export *out = export_begin(self, &tensor, (uint32_t)dtype, dims);
+    if (!out)
         return NULL;
-    }
-    ligi_py_region_hold(self->region);
-    out->region = self->region;
     if (versioned)
-        out->as.versioned = (dlpack_versioned){
-            1, 0, out, delete_versioned, self->readonly ? DLPACK_READ_ONLY : 0, tensor};
+        fill_versioned(self, out, tensor);
     else
         out->as.managed = (dlpack_managed){tensor, out, delete_managed};
     PyObject *capsule =
@@ -205,17 +221,11 @@ static PyObject *memory_tensor(PyObject *object, PyObject *args)
     if (!table || !table->make || dtype <= 0 || dtype > LIG_COMPLEX128 ||
         !dlpack_dtypes[dtype].lanes)
         Py_RETURN_NONE;
-    export *out = malloc(sizeof *out + 2 * (size_t)PyTuple_Size(dims) * sizeof out->shape[0]);
-    if (!out)
-        return PyErr_NoMemory();
     dlpack_tensor tensor;
-    if (fill_tensor(self, &tensor, out->shape, (uint32_t)dtype, dims) < 0) {
-        free(out);
+    export *out = export_begin(self, &tensor, (uint32_t)dtype, dims);
+    if (!out)
         return NULL;
-    }
-    ligi_py_region_hold(self->region);
-    out->region = self->region;
-    out->as.versioned = (dlpack_versioned){1, 0, out, delete_versioned, 0, tensor};
+    fill_versioned(self, out, tensor);
     return table->make(&out->as.versioned, &made) < 0 ? NULL : made;
 }
 
