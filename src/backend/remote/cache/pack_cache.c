@@ -36,7 +36,7 @@ static uint64_t block_bytes(const cached_read *self, uint64_t block)
     return left < BLOCK ? left : BLOCK;
 }
 
-/* --- what is there --- */
+/* --- cached ranges --- */
 
 /* Copies from the cache, comparing whole blocks with their checks; 0 if one is missing or damaged.
  * `block` has room for one. */
@@ -59,7 +59,7 @@ static int copy_checked(cached_read *self, const ligi_object_range *range, uint8
     return 1;
 }
 
-/* What is not what was saved may be so only here: it is fetched. */
+/* Damage may be in the cache only: a damaged range counts as absent, and is fetched. */
 static lig_status read_one(cached_read *self, size_t index, uint8_t *block)
 {
     const ligi_object_range *range = &self->ranges[index];
