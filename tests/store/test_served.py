@@ -91,6 +91,7 @@ def test_a_frozen_server(tmp_path: Path, program: Path) -> None:
             store = ligament.Store(f"{uri}?liveness_ms=300")
             store.save("m", {"w": np.zeros(3)})
             server.send_signal(signal.SIGSTOP)
+            os.waitpid(server.pid, os.WUNTRACED)  # all threads have stopped
             with pytest.raises(ligament.PeerError, match="silent"):
                 store.load("m")
         finally:
