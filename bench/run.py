@@ -83,7 +83,12 @@ def run(name: str, program: Program) -> dict[str, Any]:
     if found and "skipped" in found:
         ended = f"skipped: {found['skipped']}"
     spent = time.monotonic() - begin
-    return {"ended": ended, "seconds": spent, "bars": [bar.record() for bar in collect(found)]}
+    return {
+        "ended": ended,
+        "seconds": spent,
+        "date": datetime.date.today().isoformat(),
+        "bars": [bar.record() for bar in collect(found)],
+    }
 
 
 def machine() -> dict[str, Any]:
@@ -95,7 +100,6 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "memory_gib": round(memory / (1 << 30)),
         "kernel": platform.release().split("-")[0],
-        "date": datetime.date.today().isoformat(),
     }
 
 
@@ -124,14 +128,14 @@ def section(name: str, result: dict[str, Any]) -> list[str]:
     lines = [
         f"\n## {name}",
         f"{about['cores']} cores of {about['processor']}, {about['memory_gib']} GiB of memory, "
-        f"Linux {about['kernel']}, {about['date']}.",
+        f"Linux {about['kernel']}.",
     ]
     for benchmark, found in result["benchmarks"].items():
         bars = collect(found)
         if found["ended"] != "ran":
-            lines += ["", f"`bench/{benchmark}.py`: {found['ended']}."]
+            lines += ["", f"`bench/{benchmark}.py`, {found['date']}: {found['ended']}."]
         if bars:
-            lines += ["", f"`bench/{benchmark}.py`", *bar_table(bars)]
+            lines += ["", f"`bench/{benchmark}.py`, {found['date']}", *bar_table(bars)]
     return lines
 
 
