@@ -44,7 +44,7 @@ PROGRAMS = {
     "loads": Program(("--rounds", "3"), 120),
     "store": Program(("--rounds", "3"), 240),
     "commits": Program((), 60),
-    "mesh": Program(("--repeat", "1"), 150),
+    "mesh": Program(("--repeat", "3"), 150),
     "ucx": Program(("--rounds", "1"), 60),
     "params": Program(("--repeat", "1"), 150),
     "pipe": Program((), 180),
