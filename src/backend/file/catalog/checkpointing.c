@@ -88,6 +88,7 @@ typedef struct checkpoint_run {
     lig_catalog_problem problem; /* NULL: a value that cannot be read is a failure */
     void *context;
     ligi_writer lost; /* items whose value cannot be read, as the index has them */
+    ligi_writer copy; /* of the items of the index; empty: they are read from the snapshot */
 } checkpoint_run;
 
 /* The highest version known to have been assigned: it is not assigned again. */
@@ -166,6 +167,70 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
     return status;
 }
 
+typedef lig_status (*item_visit)(checkpoint_run *run, MDB_val key, MDB_val stored);
+
+static lig_status visit_items(checkpoint_run *run, item_visit visit)
+{
+    const ligi_file_snapshot *snapshot = run->snapshot;
+    const char *place = run->catalog->place;
+    MDB_cursor *cursor;
+    MDB_val key = {1, (void *)"\1"}, value;
+
+    LIG_TRY(ligi_mdb_fail(mdb_cursor_open(snapshot->txn, snapshot->dbi, &cursor), place,
+                          "cannot be read"));
+    lig_status status = LIG_OK;
+    int number = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    while (number == MDB_SUCCESS && status == LIG_OK) {
+        status = visit(run, key, value);
+        number = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    if (status == LIG_OK && number != MDB_NOTFOUND)
+        status = ligi_mdb_fail(number, place, "cannot be read");
+    return status;
+}
+
+static void put_pair(ligi_writer *writer, MDB_val key, MDB_val stored)
+{
+    ligi_put_varint(writer, key.mv_size);
+    ligi_put_bytes(writer, key.mv_data, key.mv_size);
+    ligi_put_varint(writer, stored.mv_size);
+    ligi_put_bytes(writer, stored.mv_data, stored.mv_size);
+}
+
+static MDB_val next_value(ligi_reader *pairs)
+{
+    size_t bytes = ligi_get_varint(pairs);
+    return (MDB_val){bytes, (void *)ligi_get_bytes(pairs, bytes)};
+}
+
+static lig_status copy_item(checkpoint_run *run, MDB_val key, MDB_val stored)
+{
+    put_pair(&run->copy, key, stored);
+    return run->copy.status;
+}
+
+/* LMDB cannot reuse pages that a snapshot may read. One that lasts as long as a checkpoint is being
+ * written leaves thousands of free pages, and each later commit has to search and update a list of
+ * them. An index that is small compared to the log is copied instead (1 ms a MiB), while the write
+ * lock keeps others waiting. */
+static void copy_small_index(checkpoint_run *run)
+{
+    const ligi_file_snapshot *snapshot = run->snapshot;
+    MDB_stat stat;
+
+    if (mdb_stat(snapshot->txn, snapshot->dbi, &stat) != MDB_SUCCESS ||
+        (stat.ms_branch_pages + stat.ms_leaf_pages) * (uint64_t)stat.ms_psize >
+            run->catalog->log_bytes / 2)
+        return;
+    if (visit_items(run, copy_item) != LIG_OK) {
+        ligi_writer_fini(&run->copy);
+        return;
+    }
+    ligi_file_catalog_end(run->snapshot);
+    run->snapshot = NULL;
+}
+
 /* A snapshot at the end of the log, which continues in a new segment. Releases LIGI_HEAD_WRITE,
  * which the caller holds when the log begins anew. */
 static lig_status begin_at_roll(checkpoint_run *run, int anew)
@@ -193,6 +258,8 @@ static lig_status begin_at_roll(checkpoint_run *run, int anew)
         status = ligi_mdb_env_fail(self, number, "cannot be written");
     if (status == LIG_OK)
         status = ligi_file_catalog_begin(self, &run->snapshot, &version);
+    if (status == LIG_OK)
+        copy_small_index(run);
     ligi_file_catalog_unlock(self);
     return status;
 }
@@ -201,10 +268,7 @@ static lig_status leave_out(checkpoint_run *run, MDB_val key, MDB_val stored)
 {
     char text[128];
 
-    ligi_put_varint(&run->lost, key.mv_size);
-    ligi_put_bytes(&run->lost, key.mv_data, key.mv_size);
-    ligi_put_varint(&run->lost, stored.mv_size);
-    ligi_put_bytes(&run->lost, stored.mv_data, stored.mv_size);
+    put_pair(&run->lost, key, stored);
     snprintf(text, sizeof text,
              "a value of the catalog that version %" PRIu64 " of the log held is lost",
              ligi_mdb_value_version(stored));
@@ -241,22 +305,15 @@ static lig_status put_stored(checkpoint_run *run, MDB_val key, MDB_val stored)
 
 static lig_status put_all(checkpoint_run *run)
 {
-    const ligi_file_snapshot *snapshot = run->snapshot;
-    const char *place = run->catalog->place;
-    MDB_cursor *cursor;
-    MDB_val key = {1, (void *)"\1"}, value;
-
-    LIG_TRY(ligi_mdb_fail(mdb_cursor_open(snapshot->txn, snapshot->dbi, &cursor), place,
-                          "cannot be read"));
+    ligi_reader copy = {.data = run->copy.data, .bytes = run->copy.bytes};
     lig_status status = LIG_OK;
-    int number = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    while (number == MDB_SUCCESS && status == LIG_OK) {
-        status = put_stored(run, key, value);
-        number = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+
+    if (run->snapshot != NULL)
+        return visit_items(run, put_stored);
+    while (copy.at < copy.bytes && status == LIG_OK) {
+        MDB_val key = next_value(&copy), stored = next_value(&copy);
+        status = put_stored(run, key, stored);
     }
-    mdb_cursor_close(cursor);
-    if (status == LIG_OK && number != MDB_NOTFOUND)
-        status = ligi_mdb_fail(number, place, "cannot be read");
     return status;
 }
 
@@ -384,16 +441,11 @@ static lig_status make(checkpoint_run *run, int anew)
     if (status == LIG_OK)
         status = put_all(run);
     ligi_file_catalog_end(run->snapshot);
+    ligi_writer_fini(&run->copy);
     if (status == LIG_OK)
         status = ligi_checkpoint_finish(run->writer);
     ligi_checkpoint_abort(run->writer);
     return status;
-}
-
-static MDB_val next_lost(ligi_reader *lost)
-{
-    size_t bytes = ligi_get_varint(lost);
-    return (MDB_val){bytes, (void *)ligi_get_bytes(lost, bytes)};
 }
 
 /* What a commit has replaced since is not lost. */
@@ -403,7 +455,7 @@ static int erase_lost(const checkpoint_run *run, MDB_txn *txn)
     int number = MDB_SUCCESS;
 
     while (lost.at < lost.bytes && number == MDB_SUCCESS) {
-        MDB_val key = next_lost(&lost), before = next_lost(&lost), now;
+        MDB_val key = next_value(&lost), before = next_value(&lost), now;
         number = mdb_get(txn, run->catalog->dbi, &key, &now);
         if (number == MDB_SUCCESS && now.mv_size == before.mv_size &&
             memcmp(now.mv_data, before.mv_data, now.mv_size) == 0)

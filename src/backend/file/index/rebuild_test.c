@@ -183,6 +183,16 @@ static void checkpoints_all_the_time(void **state)
     assert_int_equal(count_entries(log, "checkpoint-"), 2);
 }
 
+/* The index is smaller than half of the log: it is copied. */
+static void checkpoints_of_a_copy(void **state)
+{
+    char log[128];
+
+    run(*state, "log=128KiB&fsync=0", 4321);
+    snprintf(log, sizeof log, "%s/log", (char *)*state);
+    assert_int_equal(count_entries(log, "checkpoint-"), 2);
+}
+
 static void no_checkpoints(void **state)
 {
     char log[128];
@@ -333,6 +343,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         folder_test(checkpoints_all_the_time),
+        folder_test(checkpoints_of_a_copy),
         folder_test(no_checkpoints),
         folder_test(small_maps_grow),
         folder_test(the_checkpoint_before_does_too),
