@@ -71,11 +71,12 @@ endfunction()
 # A CUDA driver over host memory: it has the driver's name, so a program that is linked with it has loaded "the
 # driver" already.
 if(test_sources)
-  add_library(fake_cuda SHARED tests/cuda/fake_cuda.c tests/cuda/fake_memory.c tests/cuda/fake_streams.c)
+  add_library(fake_cuda SHARED tests/cuda/fake_cuda.c tests/cuda/fake_kernels.c tests/cuda/fake_memory.c
+    tests/cuda/fake_streams.c)
   target_compile_definitions(fake_cuda PRIVATE _GNU_SOURCE)
   target_include_directories(fake_cuda SYSTEM PRIVATE "${XXHASH_INCLUDE}")
   target_compile_options(fake_cuda PRIVATE -Wno-missing-prototypes)
-  target_link_libraries(fake_cuda PRIVATE ligament_flags Threads::Threads)
+  target_link_libraries(fake_cuda PRIVATE ligament_flags Threads::Threads m)
   set_target_properties(fake_cuda PROPERTIES OUTPUT_NAME cuda VERSION 1 SOVERSION 1 C_VISIBILITY_PRESET hidden
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/cuda")
 endif()

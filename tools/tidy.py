@@ -42,6 +42,8 @@ HEADER_MODULE = {
     "ref": "store",
     "serve": "store",
     "watch": "store",
+    "device_rows": "params",
+    "mesh_flags": "mesh",
     "secret": "net",
     "credentials": "backend",
     "evostore": "compat",
@@ -125,6 +127,8 @@ WRITABLE = {
     "src/tensor/cuda/cuda_device.c": r"devices",
     "src/tensor/cuda/cuda_ring.c": r"ring",
     "src/tensor/cuda/cuda_hash.c": r"hashers",
+    "src/params/device/device_rows.c": r"module",
+    "src/mesh/device/device_flags.c": r"module",
     "src/compat/evostore/evostore.c": r"lock|fork_once|state",
     "src/compat/evostore/evo_backend.c": r"lig_plugin_(entry|table)",
 }

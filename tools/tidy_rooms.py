@@ -58,6 +58,7 @@ INNER: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "params": {
         "rows": (),
+        "device": (),
         "tables": ("rows",),
         "wire": ("rows",),
         "placement": ("rows", "tables", "wire"),

@@ -6,6 +6,7 @@
 #include <ligament/base.h>
 #include <ligament/checkpoint.h>
 #include <ligament/credentials.h>
+#include <ligament/device_rows.h>
 #include <ligament/mesh.h>
 #include <ligament/net.h>
 #include <ligament/params.h>

@@ -19,7 +19,7 @@ static struct {
 } counts[NAMES_MAX];
 static range ranges[RANGES_MAX];
 int fake_pinned, fake_allocated, fake_imported;
-static int contexts, streams, events, modules, lost;
+static int contexts, streams, events, lost;
 static int context_of[FAKE_CUDA_DEVICES] = {1, 2}; /* their addresses are the contexts */
 static char breach[200], hidden[64];
 static __thread void *stack[STACK_MAX];
@@ -274,55 +274,6 @@ DRIVER(cuMemcpyDtoHAsync, (void *to, uint64_t from, size_t bytes, void *handle))
     DONE;
 }
 
-DRIVER(cuModuleLoadDataEx,
-       (void **module, const void *image, unsigned count, int *options, void **values))
-{
-    (void)count;
-    (void)options;
-    (void)values;
-    LOCKED(fake_begin_on_device("cuModuleLoadDataEx"))
-    if (error == 0 && !strstr(image, ".entry ligament_hash_blocks"))
-        error = 218;
-    *module = &fake_legacy;
-    modules += error == 0;
-    DONE;
-}
-
-DRIVER(cuModuleUnload, (void *module))
-{
-    (void)module;
-    LOCKED(fake_begin_on_device("cuModuleUnload"))
-    modules--;
-    DONE;
-}
-
-DRIVER(cuModuleGetFunction, (void **function, void *module, const char *name))
-{
-    (void)name;
-    LOCKED(fake_begin_on_device("cuModuleGetFunction"))
-    *function = module;
-    DONE;
-}
-
-DRIVER(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                        void *handle, void **parameters, void **extra))
-{
-    (void)extra;
-    LOCKED(fake_begin_on_device("cuLaunchKernel"))
-    op launch = {.is_kernel = 1,
-                 .secret = *(uint64_t *)parameters[0],
-                 .blocks = *(uint64_t *)parameters[1],
-                 .hashes = *(uint64_t *)parameters[2],
-                 .count = *(unsigned *)parameters[3]};
-    if (function != &fake_legacy || shared != 0 || grid_y * grid_z * block_y * block_z != 1 ||
-        grid_x * (block_x / 32) < launch.count)
-        fake_blame("cuLaunchKernel", "the grid does not fit the blocks");
-    if (error == 0)
-        fake_add(fake_stream_of(handle), launch);
-    DONE;
-}
-
 DRIVER(cuPointerGetAttribute, (void *value, int attribute, uint64_t data))
 {
     LOCKED(fake_begin("cuPointerGetAttribute"))
@@ -461,7 +412,7 @@ API int fake_cuda_live(const char *kind)
     int live = strcmp(kind, "contexts") == 0    ? contexts
                : strcmp(kind, "streams") == 0   ? streams
                : strcmp(kind, "events") == 0    ? events
-               : strcmp(kind, "modules") == 0   ? modules
+               : strcmp(kind, "modules") == 0   ? fake_modules
                : strcmp(kind, "pinned") == 0    ? fake_pinned
                : strcmp(kind, "allocated") == 0 ? fake_allocated
                                                 : fake_imported;

@@ -14,7 +14,7 @@ typedef struct range {
     int fd;     /* allocated memory: another process opens it by this; else 0 */
 } range;
 
-extern int fake_pinned, fake_allocated, fake_imported;
+extern int fake_pinned, fake_allocated, fake_imported, fake_modules;
 
 void fake_blame(const char *name, const char *text);
 /* Counts the call; what it is to return, or 0. */
@@ -46,7 +46,15 @@ typedef struct fake_handle { /* 64 bytes, as the driver's */
     uint8_t rest[44];
 } fake_handle;
 
-/* Of fake_memory.c, for the table of calls. */
+/* Of fake_kernels.c, for the table of calls. */
+int cuModuleLoadDataEx(void **module, const void *image, unsigned count, int *options,
+                       void **values);
+int cuModuleUnload(void *module);
+int cuModuleGetFunction(void **function, void *module, const char *name);
+int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                   void *handle, void **parameters, void **extra);
+/* Of fake_memory.c. */
 int cuMemAlloc(uint64_t *data, size_t bytes);
 int cuMemFree(uint64_t data);
 int cuMemHostRegister(void *data, size_t bytes, unsigned flags);

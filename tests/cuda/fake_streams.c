@@ -4,9 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 stream fake_legacy = {.is_default = 1};
 static stream per_thread = {.is_default = 1, .next = &fake_legacy};
@@ -40,18 +37,7 @@ stream *fake_stream_of(void *handle)
     return (uintptr_t)handle == 2 ? &per_thread : handle;
 }
 
-/* What block_hashes.cu computes. */
-static void run_kernel(const op *launch)
-{
-    const uint64_t *blocks = (const uint64_t *)(uintptr_t)launch->blocks;
-    uint64_t *hashes = (uint64_t *)(uintptr_t)launch->hashes;
-    for (unsigned i = 0; i < launch->count; i++)
-        hashes[i] =
-            XXH3_64bits_withSecret((const void *)(uintptr_t)blocks[2 * i], blocks[2 * i + 1],
-                                   (const void *)(uintptr_t)launch->secret, 192);
-}
-
-/* 0: it stands at a word that is not there yet. */
+/* 0: it stands at a word that is not there yet, or at a kernel that waits. */
 static int run(stream *of, size_t until)
 {
     while (of->done < until) {
@@ -60,9 +46,9 @@ static int run(stream *of, size_t until)
             return 0;
         if (next->awaited && !run(next->awaited, next->until))
             return 0;
-        if (next->is_kernel)
-            run_kernel(next);
-        else if (next->written)
+        if (next->kernel && !next->kernel(next->parameter, next->threads))
+            return 0;
+        if (next->written)
             __atomic_store_n(next->written, next->number, __ATOMIC_RELEASE);
         else if (next->half)
             __atomic_store_n(next->half, (uint32_t)next->number, __ATOMIC_RELEASE);

@@ -16,9 +16,10 @@ typedef struct op {
     int value;
     stream *awaited; /* a wait for its first `until` operations */
     size_t until;
-    int is_kernel;
-    uint64_t secret, blocks, hashes; /* its parameters */
-    unsigned count;
+    /* a kernel with its parameter; 0: it does not end yet */
+    int (*kernel)(const void *parameter, uint64_t threads);
+    const void *parameter;
+    uint64_t threads;
     uint64_t *written, *least; /* words: one becomes `number`, one is waited for until it is */
     uint32_t *half; /* the same, of 32 bits */
     uint64_t number;

@@ -458,5 +458,7 @@ int ligi_py_params_init(PyObject *module)
 {
     PyTypeObject *type = ligi_py_add_type(module, &spec);
     Py_XDECREF((PyObject *)type);
-    return type ? ligi_py_params_worker_init(module) : -1;
+    if (!type || ligi_py_params_worker_init(module) < 0)
+        return -1;
+    return ligi_py_device_rows_init(module);
 }

@@ -71,5 +71,6 @@ PyObject *ligi_py_worker_intent(LIGI_PY_FAST);
 PyObject *ligi_py_worker_elements(PyObject *object, PyObject *keys);
 
 int ligi_py_params_worker_init(PyObject *module);
+int ligi_py_device_rows_init(PyObject *module);
 
 #endif

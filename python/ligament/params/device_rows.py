@@ -16,6 +16,7 @@ import torch
 from ..errors import InvalidError
 from . import row_steps
 from .node import Server
+from .row_kernels import NONE, Bags, row_kernels
 from .rows import Worker
 from .slot_map import slot_map
 
@@ -79,28 +80,29 @@ class DeviceRows:
     owner of a row makes them: a gradient is pushed before the row is read or gets another one."""
 
     def __init__(self, worker: Worker, place: Place, size: CacheSize, device: torch.device) -> None:
-        self._optimizer = place.optimizer()
+        self.optimizer = place.optimizer()
         self.alone = place.server.num_nodes == 1 and place.server.num_threads == 1
-        self._owned = not self.alone and not row_steps.sums_up(self._optimizer)
+        self.owned = not self.alone and not row_steps.sums_up(self.optimizer)
         self._worker, self._place, self.device = worker, place, device
         self._rows = rows = min(size.rows, place.limit)
         self._clocks, self._clock = size.clocks, 0
         self._state_length = (
-            row_steps.state_length(self._optimizer[0], place.length) if self.alone else 0
+            row_steps.state_length(self.optimizer[0], place.length) if self.alone else 0
         )
         wide = torch.float64 if place.dtype == torch.float64 else torch.float32
-        self._map = slot_map(place.limit, device)
+        self.slot_map = slot_map(place.limit, device)
         self.values = torch.empty((rows, place.length), dtype=place.dtype, device=device)
-        self._state = torch.empty((rows, self._state_length), dtype=wide, device=device)
-        self._pending = torch.zeros_like(self.values) if not self.alone else self.values[:0]
+        self.state = torch.empty((rows, self._state_length), dtype=wide, device=device)
+        self.pending = torch.zeros_like(self.values) if not self.alone else self.values[:0]
         self._ids = torch.zeros(rows, dtype=torch.int64, device=device)
-        self._used = torch.zeros(rows, dtype=torch.int64, device=device)  # by tick
-        self._read = torch.zeros(rows, dtype=torch.int64, device=device)  # by epoch
-        self._dirty = torch.zeros(rows, dtype=torch.bool, device=device)
-        self._leaders = torch.empty(rows, dtype=torch.int32, device=device)
+        self.used = torch.zeros(rows, dtype=torch.int64, device=device)  # by tick
+        self.read = torch.zeros(rows, dtype=torch.int64, device=device)  # by epoch
+        self.dirty = torch.zeros(rows, dtype=torch.bool, device=device)
+        self.leaders = torch.empty(rows, dtype=torch.int32, device=device)
         self._spare = torch.arange(rows, device=device)
-        self._tick = self._epoch = 0
+        self.tick = self.epoch = 0
         self._latest: tuple[torch.Tensor, torch.Tensor] | None = None  # ids, and their slots
+        self._kernels = row_kernels(self)
         self._lock = threading.RLock()
         self._stream: Any = None  # the latest one
         self._last: Any = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
@@ -108,38 +110,58 @@ class DeviceRows:
 
     # --- accesses -------------------------------------------------------------------------------
 
-    def find(self, ids: torch.Tensor) -> torch.Tensor:
+    def find(self, ids: torch.Tensor, bound: int) -> torch.Tensor:
         """The slots in `values` of ids on the device; rows that are not cached are read first.
-        Raises `InvalidError` for ids outside the table, and `Full` if there is no room."""
+        Raises `InvalidError` unless ids are below the bound, and `Full` if there is no room."""
         with self._turn():
-            return self._find(ids)
+            return self._find(ids, bound)[0]
+
+    def bags(self, ids: torch.Tensor, bound: int, bags: Bags) -> torch.Tensor | None:
+        """The sums or means of bags of rows, read and refused as by `find`; None: it cannot sum."""
+        if self._kernels is None:
+            return None
+        with self._turn():
+            return self._find(ids, bound, bags=bags)[1]
 
     def mark(self) -> None:
         """Other streams wait for what the current one does with `values` up to here."""
         with self._turn():
             pass
 
-    def push(self, ids: torch.Tensor, grad: torch.Tensor, places: row_steps.Places) -> None:
-        """One step for each id, with the sum of its gradients."""
+    def push(
+        self,
+        ids: torch.Tensor,
+        grad: torch.Tensor,
+        places: row_steps.Places,
+        padding: int | None = None,
+    ) -> None:
+        """One step for each id other than the padding, with the sum of its gradients."""
+        if self._kernels is None:
+            ids, places = row_steps.unpadded(ids, places, padding)
         with self._turn():
             slots = self._again(ids)
+            if self._kernels is not None:
+                given, rate = grad.to(self._place.dtype), self._place.rate()
+                self._kernels.step(ids, slots, given, places, padding, rate, self._number())
+                return
             order, leaders = self._lead(slots)
             sums = row_steps.summed(grad.to(self._place.dtype), places, leaders, slots.numel())
-            if self._owned:
+            if self.owned:
                 led = slots[leaders == order]
-                self._write_back(led[self._dirty[led]])  # each gradient is a step
-                self._read.index_fill_(0, slots, _STALE)
+                self._write_back(led[self.dirty[led]])  # each gradient is a step
+                self.read.index_fill_(0, slots, _STALE)
                 self._latest = None
             else:
                 self._step(slots, leaders, sums)
             if not self.alone:
-                self._pending.index_add_(0, slots, sums)
-            self._dirty.index_fill_(0, slots, True)
+                self.pending.index_add_(0, slots, sums)
+            self.dirty.index_fill_(0, slots, True)
 
     def prefetch(self, ids: torch.Tensor) -> None:
         """Reads rows that will be used soon."""
         try:
-            self.find(ids.detach().reshape(-1).to(self.device, torch.int64, non_blocking=True))
+            given = ids.detach().reshape(-1).to(self.device, torch.int64, non_blocking=True)
+            self.find(given, self._place.limit)
         except Full:
             pass  # the access will do without the cache
 
@@ -148,22 +170,22 @@ class DeviceRows:
     def flush(self) -> None:
         """Writes all changed rows back."""
         with self._turn():
-            self._write_back(self._dirty.nonzero().view(-1))
+            self._write_back(self.dirty.nonzero().view(-1))
 
     def refresh(self) -> None:
         """Flushes; rows that others may have changed are read again before their next use."""
         with self._turn():
-            self._write_back(self._dirty.nonzero().view(-1))
-            self._epoch += not self.alone
+            self._write_back(self.dirty.nonzero().view(-1))
+            self.epoch += not self.alone
             self._latest = None
 
     def forget(self) -> None:
         """Flushes, and empties the cache."""
         with self._turn():
-            self._write_back(self._dirty.nonzero().view(-1))
-            self._map.clear()
+            self._write_back(self.dirty.nonzero().view(-1))
+            self.slot_map.clear()
             self._latest = None
-            self._used.zero_()
+            self.used.zero_()
             self._spare = torch.arange(self._rows, device=self.device)
 
     def advance(self) -> None:
@@ -180,7 +202,7 @@ class DeviceRows:
         with self._lock, torch.no_grad():
             if self._last is not None:
                 stream = torch.cuda.current_stream(self.device)
-                if stream != self._stream:
+                if self._stream is None or stream != self._stream:
                     self._change_stream(stream)
             yield
 
@@ -189,8 +211,10 @@ class DeviceRows:
         if self._stream is not None:
             self._last.record(self._stream)
             stream.wait_event(self._last)
-        for tensor in (self._spare, *self._map.replaced()):
+        for tensor in (self._spare, *self.slot_map.replaced()):
             tensor.record_stream(stream)
+        if self._kernels is not None:
+            self._kernels.used_by(stream)
         self._stream, self._latest = stream, None
 
     def _again(self, ids: torch.Tensor) -> torch.Tensor:
@@ -200,70 +224,100 @@ class DeviceRows:
             where = (ids.data_ptr(), ids.shape, ids.stride())
             if where == (before.data_ptr(), before.shape, before.stride()):
                 return slots
-        return self._find(ids, current=not self._owned)
+        return self._find(ids, self._place.limit, not self.owned)[0]
 
-    def _find(self, ids: torch.Tensor, current: bool = True) -> torch.Tensor:
-        """`current`: what others may have changed is read again."""
-        self._tick += 1
+    def _number(self) -> int:
+        """The CUstream of this turn."""
+        number: int = self._stream.cuda_stream
+        return number
+
+    def _find(
+        self, ids: torch.Tensor, bound: int, current: bool = True, bags: Bags = NONE
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The slots, and with kernels the bags. `current`: what others may have changed is read
+        again."""
+        self.tick += 1
         self._latest = None
-        slots = usable = self._map.find(ids)
-        if not self.alone and current:
-            usable = torch.where(self._read[slots] == self._epoch, slots, -1)
+        slots, sums, complete = self._look(ids, bound, current, bags)
         missing = 0
-        if ids.numel() and int(usable.min()) < 0:  # the only wait for the device if all are cached
-            check_range(ids, self._place.limit)
-            stale = usable < 0
-            missing = int(stale.sum())
-            self._used[slots[slots >= 0]] = self._tick  # they stay
-            self._fill(torch.unique(ids[stale]))
-            slots = self._map.find(ids)
+        if not complete:
+            missing = self._read_missing(ids, bound, current)
+            slots, sums, _ = self._look(ids, bound, current, bags)
         self.stats["hits"] += ids.numel() - missing
         self.stats["misses"] += missing
-        self._used.index_fill_(0, slots, self._tick)
         if current:
             self._latest = ids, slots
-        return slots
+        return slots, sums
+
+    def _look(
+        self, ids: torch.Tensor, bound: int, current: bool, bags: Bags
+    ) -> tuple[torch.Tensor, torch.Tensor, bool]:
+        """As RowKernels.find. The only wait for the device if all are cached."""
+        if self._kernels is not None:
+            return self._kernels.find(ids, bound, bags, self._number())
+        slots, usable = self._slots(ids, current)
+        complete = not ids.numel() or int(usable.min()) >= 0
+        if complete:
+            self.used.index_fill_(0, slots, self.tick)
+        return slots, self.values[:0], complete
+
+    def _slots(self, ids: torch.Tensor, current: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """The slots, and those that can be used; -1 in place of others."""
+        slots = self.slot_map.find(ids)
+        if self.alone or not current:
+            return slots, slots
+        return slots, torch.where(self.read[slots] == self.epoch, slots, -1)
+
+    def _read_missing(self, ids: torch.Tensor, bound: int, current: bool) -> int:
+        """How many of the ids had no usable row."""
+        check_range(ids, bound)
+        slots, usable = self._slots(ids, current)
+        stale = usable < 0
+        missing = int(stale.sum())
+        self.used[slots[slots >= 0]] = self.tick  # they stay
+        self._fill(torch.unique(ids[stale]))
+        return missing
 
     def _lead(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The numbers of the slots, and for each slot the number of one that is equal: the same one
         for all that are equal. Faster than sorting, and does not wait for the device."""
         order = torch.arange(slots.numel(), dtype=torch.int32, device=self.device)
-        self._leaders.index_copy_(0, slots, order)
-        return order, self._leaders.index_select(0, slots)
+        self.leaders.index_copy_(0, slots, order)
+        return order, self.leaders.index_select(0, slots)
 
     def _step(self, slots: torch.Tensor, leaders: torch.Tensor, sums: torch.Tensor) -> None:
         """One step of the optimizer. The sum of a slot is at its leader's number; at the others is
         zero, which is added to the row as well, or they get what the leader gets."""
         rate = self._place.rate()
-        if row_steps.adds(self._optimizer, self.values.dtype):
-            self.values.index_add_(0, slots, row_steps.change(self._optimizer, rate, sums))
+        if row_steps.adds(self.optimizer, self.values.dtype):
+            self.values.index_add_(0, slots, row_steps.change(self.optimizer, rate, sums))
             return
-        before = self.values.index_select(0, slots), self._state.index_select(0, slots)
+        before = self.values.index_select(0, slots), self.state.index_select(0, slots)
         each = sums.index_select(0, leaders)
-        self._put(slots, *row_steps.step(self._optimizer, rate, *before, each))
+        self._put(slots, *row_steps.step(self.optimizer, rate, *before, each))
 
     def _fill(self, ids: torch.Tensor) -> None:
         step = max(1, _CHUNK_BYTES // (8 * self._place.length))
         for part in torch.split(ids, step):
-            slots = self._map.find(part)
+            slots = self.slot_map.find(part)
             new = slots < 0
-            if self._owned:
+            if self.owned:
                 held = slots[~new]
-                self._write_back(held[self._dirty[held]])
+                self._write_back(held[self.dirty[held]])
             values, state = self._read_rows(part)
             count = int(new.sum())
             if count:
                 slots[new] = taken = self._take(count)
                 self._ids[taken] = part[new]
-                self._map.put(part[new], taken)
+                self.slot_map.put(part[new], taken)
             self._put(slots, values, state)
-            self._used.index_fill_(0, slots, self._tick)
-            self._read.index_fill_(0, slots, self._epoch)
+            self.used.index_fill_(0, slots, self.tick)
+            self.read.index_fill_(0, slots, self.epoch)
 
     def _put(self, slots: torch.Tensor, values: torch.Tensor, state: torch.Tensor) -> None:
         self.values.index_copy_(0, slots, values)
         if self._state_length:
-            self._state.index_copy_(0, slots, state)
+            self.state.index_copy_(0, slots, state)
 
     def _host(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         """Host memory for a copy that does not block; torch's allocator reuses it afterwards."""
@@ -272,7 +326,7 @@ class DeviceRows:
     def _read_rows(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         keys = ids.cpu() + self._place.offset
         values = self._host(keys.numel(), self._place.length, dtype=self._place.dtype)
-        state = self._host(keys.numel(), self._state_length, dtype=self._state.dtype)
+        state = self._host(keys.numel(), self._state_length, dtype=self.state.dtype)
         if self.alone:
             Worker.get_rows(self._worker, keys, values, state)
         else:
@@ -289,12 +343,12 @@ class DeviceRows:
         for part in torch.split(slots, step):
             keys = self._ids[part].cpu() + self._place.offset
             if self.alone:
-                rows = self._to_host(self.values[part]), self._to_host(self._state[part])
+                rows = self._to_host(self.values[part]), self._to_host(self.state[part])
                 Worker.set_rows(self._worker, keys, *rows)
             else:
-                Worker.push(self._worker, keys, self._to_host(self._pending[part]), True)
-                self._pending[part] = 0
-            self._dirty[part] = False
+                Worker.push(self._worker, keys, self._to_host(self.pending[part]), True)
+                self.pending[part] = 0
+            self.dirty[part] = False
             self.stats["written"] += part.numel()
 
     def _to_host(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -316,13 +370,13 @@ class DeviceRows:
         """The rows that have not been used for longest; none of those in use now."""
         held = torch.ones(self._rows, dtype=torch.bool, device=self.device)
         held[self._spare] = False
-        idle = int((held & (self._used < self._tick)).sum())
+        idle = int((held & (self.used < self.tick)).sum())
         if idle < count:
             raise Full
         count = min(idle, max(count, self._rows // _EVICTED_SHARE))
-        age = torch.where(held, self._used, self._tick)
+        age = torch.where(held, self.used, self.tick)
         slots = torch.topk(age, count, largest=False).indices
-        self._write_back(slots[self._dirty[slots]])
-        self._map.remove(self._ids[slots])
+        self._write_back(slots[self.dirty[slots]])
+        self.slot_map.remove(self._ids[slots])
         self._spare = torch.cat((self._spare, slots))
         self.stats["evictions"] += count

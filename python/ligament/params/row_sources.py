@@ -10,7 +10,8 @@ import torch
 from .cache_hooks import add_cache
 from .device_rows import CacheSize, DeviceRows, Full, Place, check_range
 from .recycled import Recycled
-from .row_steps import Places, listed, summed
+from .row_kernels import Bags
+from .row_steps import Places, listed, summed, unpadded
 from .rows import Worker
 
 
@@ -31,6 +32,14 @@ class Found(NamedTuple):
         return torch.arange(len(self.rows), device=self.rows.device)
 
 
+class Gradients(NamedTuple):
+    """Of ids: a gradient, and its places in it; the padding has none."""
+
+    rows: torch.Tensor
+    places: Places
+    padding: int | None
+
+
 class RowSource(Protocol):
     """Ids are int64 in one dimension, on the device of the source."""
 
@@ -40,7 +49,11 @@ class RowSource(Protocol):
     def pulled(self) -> None:
         """The current stream has been given all work that uses the rows."""
 
-    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
+    def bags(self, ids: torch.Tensor, bags: Bags) -> torch.Tensor | None:
+        """The sums or means of bags of rows, in memory that nothing else uses; None: pull the rows,
+        and sum them. Refuses ids out of range."""
+
+    def push(self, worker: Worker, ids: torch.Tensor, gradients: Gradients) -> None:
         """Pushes gradients."""
 
 
@@ -62,8 +75,12 @@ class HostRows:
     def pulled(self) -> None:
         pass
 
-    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
-        given = grad.to(self._place.dtype).contiguous()
+    def bags(self, ids: torch.Tensor, bags: Bags) -> torch.Tensor | None:
+        return None
+
+    def push(self, worker: Worker, ids: torch.Tensor, gradients: Gradients) -> None:
+        ids, places = unpadded(ids, *gradients[1:])
+        given = gradients.rows.to(self._place.dtype).contiguous()
         worker.push_sums(self._keys(ids), given, listed(places, ids.numel(), ids.device), True)
 
 
@@ -88,9 +105,13 @@ class StagedRows:
     def pulled(self) -> None:
         pass
 
-    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
+    def bags(self, ids: torch.Tensor, bags: Bags) -> torch.Tensor | None:
+        return None
+
+    def push(self, worker: Worker, ids: torch.Tensor, gradients: Gradients) -> None:
+        ids, places = unpadded(ids, *gradients[1:])
         distinct, inverse = torch.unique(ids, return_inverse=True)
-        sums = summed(grad.to(self._place.dtype), places, inverse, distinct.numel())
+        sums = summed(gradients.rows.to(self._place.dtype), places, inverse, distinct.numel())
         host = self._host(distinct.numel(), ids.device)
         host.copy_(sums, non_blocking=True)
         keys = distinct.cpu() + self._place.offset  # waits for both copies: they are in order
@@ -108,18 +129,24 @@ class CachedRows:
         if self._place.used < self._place.limit:  # otherwise the lookup finds those out of range
             check_range(ids, self._place.used)
         try:
-            return Found(self.cache.values, self.cache.find(ids))
+            return Found(self.cache.values, self.cache.find(ids, self._place.limit))
         except Full:
             return self._staged.pull(worker, ids)
 
     def pulled(self) -> None:
         self.cache.mark()
 
-    def push(self, worker: Worker, ids: torch.Tensor, grad: torch.Tensor, places: Places) -> None:
+    def bags(self, ids: torch.Tensor, bags: Bags) -> torch.Tensor | None:
         try:
-            self.cache.push(ids, grad, places)
+            return self.cache.bags(ids, self._place.used, bags)
         except Full:
-            self._staged.push(worker, ids, grad, places)
+            return None
+
+    def push(self, worker: Worker, ids: torch.Tensor, gradients: Gradients) -> None:
+        try:
+            self.cache.push(ids, *gradients)
+        except Full:
+            self._staged.push(worker, ids, gradients)
 
 
 def source_of(

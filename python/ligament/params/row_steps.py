@@ -88,3 +88,14 @@ def listed(places: Places, count: int, device: torch.device) -> torch.Tensor | N
     if isinstance(places, int):
         return torch.arange(count, device=device).div_(places, rounding_mode="floor")
     return places
+
+
+def unpadded(ids: torch.Tensor, places: Places, padding: int | None) -> tuple[torch.Tensor, Places]:
+    """Without the id that has no gradient."""
+    if padding is None:
+        return ids, places
+    kept = (ids != padding).nonzero().view(-1)
+    if kept.numel() == ids.numel():
+        return ids, places
+    found = listed(places, ids.numel(), ids.device)
+    return ids[kept], kept if found is None else found[kept]

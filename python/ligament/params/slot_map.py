@@ -34,19 +34,19 @@ class DenseSlots:
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._count = count
-        self._slots = torch.full((count + 1,), -1, dtype=torch.int32, device=device)
+        self.slots = torch.full((count + 1,), -1, dtype=torch.int32, device=device)
 
     def find(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._slots[ids.clamp(-1, self._count)].long()  # index -1 is the last element
+        return self.slots[ids.clamp(-1, self._count)].long()  # index -1 is the last element
 
     def put(self, ids: torch.Tensor, slots: torch.Tensor) -> None:
-        self._slots[ids] = slots.int()
+        self.slots[ids] = slots.int()
 
     def remove(self, ids: torch.Tensor) -> None:
-        self._slots[ids] = -1
+        self.slots[ids] = -1
 
     def clear(self) -> None:
-        self._slots.fill_(-1)
+        self.slots.fill_(-1)
 
     def replaced(self) -> tuple[torch.Tensor, ...]:
         return ()

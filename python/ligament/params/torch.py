@@ -27,8 +27,9 @@ from ..tensors import of_torch
 from .device_rows import CacheSize, Place, check_range
 from .node import Server, only_server
 from .recycled import Recycled
-from .row_sources import HostRows, RowSource, source_of
-from .row_steps import Places, listed
+from .row_kernels import Bags
+from .row_sources import Gradients, HostRows, RowSource, source_of
+from .row_steps import Places
 from .rows import Worker
 from .tables import whole
 
@@ -49,6 +50,10 @@ class _Rows(torch.autograd.Function):
         ctx.table, ctx.worker = table, worker
         ctx.save_for_backward(ids)
         source = table._source(worker, ids)
+        bags = Bags(None, ids.numel(), 1, False, table.padding_idx)
+        found = source.bags(ids, bags)
+        if found is not None:
+            return found
         rows = source.pull(worker, ids).each()
         source.pulled()
         if table.padding_idx is not None:
@@ -73,38 +78,42 @@ class _Bags(torch.autograd.Function):
         module: EmbeddingBag,
         worker: Worker,
         ids: torch.Tensor,
-        starts: torch.Tensor,
-        size: int,
+        bags: Bags,
     ) -> torch.Tensor:
-        ctx.module, ctx.worker, ctx.size = module, worker, size
-        ctx.save_for_backward(ids, starts)
+        ctx.module, ctx.worker, ctx.bags = module, worker, bags._replace(starts=None)
+        ctx.save_for_backward(ids, bags.starts)
         source = module._source(worker, ids)
+        sums = source.bags(ids, bags)
+        if sums is not None:
+            return sums
         found = source.pull(worker, ids)
         places, padding = module._padded(ids, found.all_places())
-        ctx.padded = padding is not None
-        bags = functional.embedding_bag(
+        starts = bags.first_positions(ids.device)
+        sums = functional.embedding_bag(
             places, found.rows, starts, mode=module.mode, padding_idx=padding
         )
         source.pulled()
-        return bags
+        return sums
 
     @staticmethod
     @once_differentiable  # type: ignore[misc, untyped-decorator, unused-ignore]
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[None, ...]:
         ids, starts = ctx.saved_tensors
-        if ctx.size and ctx.module.mode == "sum":
-            ctx.module._push(ctx.worker, ids, grad, ctx.size)
-            return None, None, None, None, None, None
-        bags = torch.arange(ids.numel(), device=ids.device)
-        bags = torch.searchsorted(starts, bags, right=True) - 1
-        if ctx.module.mode == "mean":
+        bags = ctx.bags._replace(starts=starts)
+        if starts is None and not bags.mean:
+            ctx.module._push(ctx.worker, ids, grad, bags.size)
+            return None, None, None, None, None
+        starts = bags.first_positions(ids.device)
+        places = torch.arange(ids.numel(), device=ids.device)
+        places = torch.searchsorted(starts, places, right=True) - 1
+        if bags.mean:
             ones = torch.ones(ids.numel(), dtype=grad.dtype, device=grad.device)
-            if ctx.padded:
-                ones[ids == ctx.module.padding_idx] = 0
+            if bags.padding is not None:
+                ones[ids == bags.padding] = 0
             sizes = torch.zeros(len(starts), dtype=grad.dtype, device=grad.device)
-            grad = grad / sizes.index_add_(0, bags, ones).clamp_(min=1).unsqueeze(1)
-        ctx.module._push(ctx.worker, ids, grad, bags)
-        return None, None, None, None, None, None
+            grad = grad / sizes.index_add_(0, places, ones).clamp_(min=1).unsqueeze(1)
+        ctx.module._push(ctx.worker, ids, grad, places)
+        return None, None, None, None, None
 
 
 class _Table(torch.nn.Module):
@@ -190,12 +199,8 @@ class _Table(torch.nn.Module):
                     "server, or a learning rate (lr=) to the module"
                 )
             grad = grad * -self.lr
-        if self.padding_idx is not None:
-            kept = (ids != self.padding_idx).nonzero().view(-1)
-            if kept.numel() < ids.numel():
-                places = listed(places, ids.numel(), ids.device)
-                ids, places = ids[kept], kept if places is None else places[kept]
-        self._source(worker, ids).push(worker, ids, grad.detach(), places)
+        gradients = Gradients(grad.detach(), places, self.padding_idx)
+        self._source(worker, ids).push(worker, ids, gradients)
 
     def _padded(self, ids: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, int | None]:
         """Places of ids in a table of rows where the padding has one place, and that place."""
@@ -318,36 +323,35 @@ class EmbeddingBag(_Table):
     ) -> torch.Tensor:
         """(bags, n) ids, or a flat list of them with the first of each bag in `offsets`."""
         worker, flat = self.worker(), self._flat(ids)
-        starts = self._starts(ids, offsets)
+        bags = self._bags(ids, offsets)
         if self.mode != "max" and per_sample_weights is None:
             handle = torch.empty(0, requires_grad=True)
-            size = ids.shape[1] if ids.dim() == 2 else 0  # 0: bags of several sizes
-            return cast(torch.Tensor, _Bags.apply(handle, self, worker, flat, starts, size))  # type: ignore[no-untyped-call, unused-ignore]
+            return cast(torch.Tensor, _Bags.apply(handle, self, worker, flat, bags))  # type: ignore[no-untyped-call, unused-ignore]
         rows = self._each(worker, flat)
         places, padding = self._padded(flat, torch.arange(flat.numel(), device=flat.device))
         weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         return functional.embedding_bag(
             places,
             rows,
-            starts,
+            bags.first_positions(ids.device),
             mode=self.mode,
             per_sample_weights=weights,
             padding_idx=padding,
         )
 
-    def _starts(self, ids: torch.Tensor, offsets: torch.Tensor | None) -> torch.Tensor:
-        """The first position of each bag."""
+    def _bags(self, ids: torch.Tensor, offsets: torch.Tensor | None) -> Bags:
+        mean = self.mode == "mean"
         if ids.dim() == 2:
             if offsets is not None:
                 raise InvalidError("bags of ids in two dimensions need no offsets")
-            count, size = ids.shape
-            return torch.arange(count, device=ids.device) * size
+            return Bags(None, ids.shape[0], ids.shape[1], mean, self.padding_idx)
         if ids.dim() != 1 or offsets is None:
             raise InvalidError(
                 f"ids have {ids.dim()} dimensions: expected two, or one and offsets of bags"
             )
         starts = offsets.to(ids.device, torch.int64)
-        return starts[:-1] if self.include_last_offset else starts
+        starts = (starts[:-1] if self.include_last_offset else starts).contiguous()
+        return Bags(starts, len(starts), 0, mean, self.padding_idx)
 
 
 def _find(server: Server, table: str | None) -> tuple[int, int, int]:
