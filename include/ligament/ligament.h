@@ -8,6 +8,7 @@
 #include <ligament/credentials.h>
 #include <ligament/device_rows.h>
 #include <ligament/mesh.h>
+#include <ligament/mesh_flags.h>
 #include <ligament/net.h>
 #include <ligament/params.h>
 #include <ligament/pipe.h>

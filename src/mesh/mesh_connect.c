@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "group/group_info.h"
 #include "group/session/session_peer.h"
+#include "mesh/device/device_flags.h"
 #include "mesh/mesh_respond.h"
 #include "mesh/mesh_server.h"
 #include "mesh/mesh_worker.h"
@@ -121,6 +122,7 @@ static void came(ligi_session_peer *peer, const ligi_hello *hello)
         party->pings = PINGS;
         ping(peer);
     }
+    ligi_flags_update(mesh, peer);
 }
 
 _Static_assert((int)LIGI_PRESENT == LIG_MESH_ALIVE && (int)LIGI_LOST == LIG_MESH_LOST &&
@@ -138,6 +140,7 @@ static void gone(ligi_session_peer *peer, ligi_member_state before)
         ligi_server_lost(party);
     else
         ligi_worker_lost(party);
+    ligi_flags_update(mesh, NULL);
     ligi_mesh_ring(mesh);
 }
 

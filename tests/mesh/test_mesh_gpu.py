@@ -309,12 +309,49 @@ print("ENDED")
     assert "ENDED" in worker.end()
 
 
+def test_flags_without_a_server(scene: Scene) -> None:
+    """A graph that waits for a flag ends when the server is killed, and when the mesh is closed."""
+    worker = scene.worker("""
+from ligament.mesh import device_flags
+own = mesh._mesh()
+ack = torch.zeros(1, dtype=torch.int64, pin_memory=True)
+there = device_flags.map_pinned(own, ack, 0)
+sequence = torch.zeros(1, dtype=torch.int64, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    device_flags.add(own, sequence)
+    device_flags.wait(own, there, sequence)
+ack.fill_(2)
+graph.replay()
+graph.replay()
+torch.cuda.synchronize()
+assert sequence.item() == 2
+graph.replay()
+push = torch.ones(1000, device="cpu")
+pull, request = exchange([push], [100])
+mesh.wait(request)  # requests are made while the graph waits
+stream = torch.cuda.current_stream()
+assert not stream.query()
+print("WAITS", flush=True)
+torch.cuda.synchronize()  # it ends
+assert ack.item() == 2
+own.close()
+graph.replay()
+torch.cuda.synchronize()
+print("ENDED")
+""")
+    assert worker.line() == "WAITS"
+    scene.server.signal(signal.SIGKILL)
+    assert "ENDED" in worker.end()
+
+
 @pytest.mark.parametrize(
     ("script", "says", "workers", "servers"),
     [
         ("sum_script.py", "SUMS ARE RIGHT", 2, 2),
         ("stages_script.py", "STAGES ARE RIGHT", 1, 1),
         ("dynamic_script.py", "ROWS ARE RIGHT", 2, 1),
+        ("graph_script.py", "FLAGS ARE RIGHT", 1, 1),
     ],
 )
 def test_scripts_of_stepmesh(script: str, says: str, workers: int, servers: int) -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ligament.errors import ClosedError, InvalidError
 from warm_python import WarmPython
 
 LIGHT = os.environ | {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}  # quicker to import
@@ -72,8 +73,17 @@ def test_command_line(tmp_path: Path) -> None:
         assert "Traceback" not in wrong.stderr
 
 
-def test_what_needs_a_gpu_says_so() -> None:
+def test_flags_are_checked() -> None:
+    """They are numbers on a GPU; tests/mesh/test_mesh_gpu.py uses them."""
+    torch = pytest.importorskip("torch")
     fserver = importlib.import_module("ligament.compat.fserver_lib")
-    with pytest.raises(AttributeError, match="wait_flag is for CUDA graphs"):
-        _ = fserver.wait_flag
+    flags = importlib.import_module("ligament.mesh.device_flags")
+    with pytest.raises(ClosedError):
+        fserver.seq_add_one(torch.zeros(1, dtype=torch.int64))
+    number = torch.zeros(1, dtype=torch.int64)
+    for call in (flags.write, flags.wait):
+        with pytest.raises(InvalidError, match="int64 tensor on a GPU"):
+            call(None, number, number)
+    with pytest.raises(InvalidError, match="pinned host memory"):
+        flags.map_pinned(None, number, 0)
     assert not hasattr(fserver, "nothing")

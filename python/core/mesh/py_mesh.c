@@ -521,6 +521,10 @@ static PyMethodDef methods[] = {
     {"empty", ligi_py_mesh_empty, METH_O, "empty(bytes) -> shareable Memory"},
     {"empty_on", ligi_py_mesh_empty_on, METH_VARARGS,
      "empty_on(bytes, device) -> shareable Memory of a CUDA device"},
+    {"flag", ligi_py_mesh_flag, METH_VARARGS,
+     "flag(action, device, stream, flag or 0, sequence): LIG_MESH_FLAG_*, addresses on the device"},
+    {"flag_map", ligi_py_mesh_flag_map, METH_VARARGS,
+     "flag_map(device, address, bytes, owner) -> Memory: pinned memory as the device sees it"},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef getset[] = {

@@ -68,5 +68,7 @@ PyObject *ligi_py_mesh_register(PyObject *object, PyObject *args);
 /* Memory for tensors (py_mesh_memory.c). */
 PyObject *ligi_py_mesh_empty(PyObject *object, PyObject *number);
 PyObject *ligi_py_mesh_empty_on(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_flag(PyObject *object, PyObject *args);
+PyObject *ligi_py_mesh_flag_map(PyObject *object, PyObject *args);
 
 #endif

@@ -9,6 +9,7 @@ from typing import Any
 
 from ligament import environment, host_secret, mesh
 from ligament.errors import InvalidError
+from ligament.mesh import device_flags
 
 __all__ = [
     "SimpleNotify",
@@ -18,16 +19,17 @@ __all__ = [
     "get_batch",
     "get_nanosecond",
     "init",
+    "map_pinned_tensor",
     "push_pull",
     "register_recv_buffer",
     "respond",
     "respond_vec",
+    "seq_add_one",
     "stop",
     "wait",
+    "wait_flag",
+    "write_flag",
 ]
-
-# Flags that CUDA graphs write and wait for.
-_GPU_ONLY = {"map_pinned_tensor", "seq_add_one", "wait_flag", "write_flag"}
 
 get_nanosecond = mesh.get_nanosecond
 get_all_handlers = mesh.get_all_handlers
@@ -138,7 +140,22 @@ def stop() -> None:
     mesh.stop()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _GPU_ONLY:
-        raise AttributeError(f"fserver_lib.{name} is for CUDA graphs, which are not supported")
-    raise AttributeError(f"module 'fserver_lib' has no attribute {name!r}")
+def map_pinned_tensor(tensor: Any, device_index: int) -> Any:
+    """The tensor in pinned host memory as a tensor on the GPU, in the same memory."""
+    return device_flags.map_pinned(mesh._mesh(), tensor, device_index)
+
+
+def write_flag(flag: Any, seq: Any) -> None:
+    """The current stream writes the sequence number to the flag."""
+    device_flags.write(mesh._mesh(), flag, seq)
+
+
+def wait_flag(flag: Any, seq: Any) -> None:
+    """The current stream waits until the flag is at least the sequence number. It also continues
+    when a server is lost (on a server: all workers), and after `stop`."""
+    device_flags.wait(mesh._mesh(), flag, seq)
+
+
+def seq_add_one(seq: Any) -> None:
+    """The current stream adds 1 to the sequence number."""
+    device_flags.add(mesh._mesh(), seq)

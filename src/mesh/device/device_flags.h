@@ -1,0 +1,15 @@
+/* Flags in pinned host memory that streams write, and wait for by a kernel: the numbers are in
+ * device memory, which a stream's memory operations cannot compare. */
+#ifndef LIGI_DEVICE_FLAGS_H
+#define LIGI_DEVICE_FLAGS_H
+
+#include "group/session/session.h"
+#include "mesh/device/mesh_device.h"
+
+/* With the lock: waits end while a peer that this member needs is missing. Called when a peer goes,
+ * and when one comes; the state of `coming` (NULL: none) has not changed yet. */
+void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming);
+/* With the lock: all waits end from now on, and those that are still queued. */
+void ligi_flags_close(ligi_mesh_device *device);
+
+#endif
