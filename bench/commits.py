@@ -31,9 +31,9 @@ def main() -> int:
     one, eight = map(float, re.findall(r"process(?:es)?: ([0-9.]+) x", text))
     (opened,) = map(float, re.findall(r"current index: ([0-9.]+) ms", text))
     bars = [
-        Bar("commits of one process, of bare append and fdatasync", one, 0.7, at_least=True),
-        Bar("commits of eight processes, of one", eight, 2, at_least=True),
-        Bar("opening a store with a current index", opened, 1, unit="ms"),
+        Bar("commit rate, 1 process / bare append and fdatasync", one, 0.7, at_least=True),
+        Bar("commit rate, 8 processes / 1 process", eight, 2, at_least=True),
+        Bar("time to open a store with a current index", opened, 1, unit="ms"),
     ]
     return report(bars, given.json)
 

@@ -37,10 +37,10 @@ BATCH = 16
 NOISE = 0.05
 PATIENCE_S = 300
 WORDS = {
-    "save": "DCP's time for a save, of ours",
-    "lost": "training time lost to an asynchronous save, of DCP's",
-    "restore": "restore, of plain reads",
-    "fine-tune": "bytes written, of those changed",
+    "save": "save time, DCP / ours",
+    "lost": "training time lost to an asynchronous save / DCP",
+    "restore": "restore time / plain reads",
+    "fine-tune": "bytes written / bytes changed",
 }
 BARS = {"save": 1.5, "lost": 0.5, "restore": 1.3, "fine-tune": 1.01}
 

@@ -133,9 +133,9 @@ def compare(pair: int, ours: Callable[[], Measured], bare: Callable[[], Measured
 def bars_of(scheme: str, peer: str, small: str, pairs: list[Measured]) -> list[Bar]:
     middle = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return [
-        Bar(f"{scheme}: packs written, of {peer}", middle["write"], 0.9, at_least=True),
-        Bar(f"{scheme}: packs read, of {peer}", middle["read"], 0.9, at_least=True),
-        Bar(f"{scheme}: commit, of {small}", middle["commit"], 1.5),
+        Bar(f"{scheme}: pack write throughput / {peer}", middle["write"], 0.9, at_least=True),
+        Bar(f"{scheme}: pack read throughput / {peer}", middle["read"], 0.9, at_least=True),
+        Bar(f"{scheme}: commit time / {small}", middle["commit"], 1.5),
     ]
 
 
@@ -198,7 +198,7 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
     print("  models, seconds:", ", ".join(f"{name} {s:.2f}" for name, s in middle.items()))
     loads = zip(seen["local_load"], seen["cached_load"], strict=True)
     cached = statistics.median(local / cached for local, cached in loads)
-    bars = [Bar("s3: load through the cache, of a local store", cached, 0.9, at_least=True)]
+    bars = [Bar("s3: load throughput through the cache / local store", cached, 0.9, at_least=True)]
     if given.only == "cache":
         return bars
     if "dcp_save" not in middle:
@@ -206,7 +206,7 @@ def measure_models(known: dict[str, str], given: argparse.Namespace) -> list[Bar
         return bars
     for what in ("save", "load"):
         ratio = middle[f"dcp_{what}"] / middle[what]
-        bars.append(Bar(f"s3: {what}, DCP with fsspec / Ligament", ratio, 1.5, at_least=True))
+        bars.append(Bar(f"s3: {what} time, DCP with fsspec / ours", ratio, 1.5, at_least=True))
     return bars
 
 

@@ -289,23 +289,23 @@ def bars(results: Results) -> list[Bar]:
     own, limit = results["ligament"], results["limit"]
     return [
         Bar(
-            "first asynchronous save: lost",
+            "training time lost to the first asynchronous save",
             own["first async save: time lost, s"] * 1e3,
             30,
             unit="ms",
         ),
         Bar(
-            "second asynchronous save: lost",
+            "training time lost to the second asynchronous save",
             own["second async save: time lost, s"] * 1e3,
             30,
             unit="ms",
         ),
-        Bar("durable save / the disk's time", own["durable save, s"] / limit["write, s"], 1.15),
-        Bar("save with 1 % changed", own["1 % changed, s"], 0.15, unit="s"),
-        Bar("warm load in place", own["load warm, GB/s"], 25, True, "GB/s"),
-        Bar("warm load into new tensors", own["load new warm, GB/s"], 25, True, "GB/s"),
-        Bar("cold load / the disk's time", own["load cold, s"] / limit["read, s"], 1.15),
-        Bar("host memory above the model", own["host memory above, MiB"], 256, unit="MiB"),
+        Bar("durable save time / disk", own["durable save, s"] / limit["write, s"], 1.15),
+        Bar("save time, 1 % of the tensors changed", own["1 % changed, s"], 0.15, unit="s"),
+        Bar("warm load throughput, in place", own["load warm, GB/s"], 25, True, "GB/s"),
+        Bar("warm load throughput, new tensors", own["load new warm, GB/s"], 25, True, "GB/s"),
+        Bar("cold load time / disk", own["load cold, s"] / limit["read, s"], 1.15),
+        Bar("host memory used besides the model", own["host memory above, MiB"], 256, unit="MiB"),
     ]
 
 

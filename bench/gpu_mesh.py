@@ -213,7 +213,7 @@ def bars(results: dict[str, dict[str, float]]) -> list[Bar]:
     found = results.get(UNDER_MPS, {})
     return [
         Bar(
-            f"push_pull on one GPU, {what}",
+            f"round trip on one GPU, {what.rsplit(' ', 1)[0]}",
             found[what],
             bar,
             what.endswith("GB/s"),

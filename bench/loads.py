@@ -155,10 +155,12 @@ def main() -> None:
     one, all_four = (statistics.median(each[0] for each in runs) for runs in (alone, four))
     read = statistics.median(each[1] for each in four) / (args.mib * MIB)
     bars = [
-        Bar("second load, of safetensors' warm load and copy", times["second"] / times["peer"], 1),
-        Bar("first load, of one with direct=1", times["first"] / times["past the cache"], 1.03),
-        Bar(f"{PROCESSES} processes at the same time, cold, of one", all_four / one, 2.2),
-        Bar(f"bytes read by {PROCESSES} processes, of the model's", read, 1.1),
+        Bar(
+            "second load time / safetensors' warm load and copy", times["second"] / times["peer"], 1
+        ),
+        Bar("first load time / load with direct=1", times["first"] / times["past the cache"], 1.03),
+        Bar(f"cold load time, {PROCESSES} processes at once / 1 process", all_four / one, 2.2),
+        Bar(f"bytes read by {PROCESSES} processes / size of the model", read, 1.1),
     ]
     for bar in bars:
         show(bar)

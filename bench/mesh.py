@@ -156,19 +156,14 @@ def print_bars(bench: Bench) -> list[Bar]:
         found.append(show(Bar(text, first / second, limit, not most)))
 
     get = bench.get
-    bar("C shm 8 B / bare ring", get("C shm", 8, "p50_us"), get("bare ring", 8, "p50_us"), 4, True)
-    bar("C tcp 8 B / bare TCP", get("C tcp", 8, "p50_us"), get("bare TCP", 8, "p50_us"), 2, True)
     big = 64 << 20
-    for ours, limit in (("C shm", "bare ring"), ("C tcp", "bare TCP")):
-        bar(
-            f"{ours} 64 MiB / {limit}",
-            get(ours, big, "bytes_per_s"),
-            get(limit, big, "bytes_per_s"),
-            0.8,
-            False,
-        )
+    for ours, limit, most in (("C shm", "bare ring", 4), ("C tcp", "bare TCP", 2)):
+        small = [get(who, 8, "p50_us") for who in (ours, limit)]
+        bar(f"round trip of 8 B, {ours} / {limit}", *small, most, True)
+        fast = [get(who, big, "bytes_per_s") for who in (ours, limit)]
+        bar(f"throughput of 64 MiB, {ours} / {limit}", *fast, 0.8, False)
     bar(
-        "TLS 64 MiB / bare SSL_write and SSL_read",
+        "throughput of 64 MiB, TLS / bare SSL_write and SSL_read",
         get("messages TLS", big, "bytes_per_s"),
         get("bare TLS", big, "bytes_per_s"),
         0.9,
@@ -176,17 +171,24 @@ def print_bars(bench: Bench) -> list[Bar]:
     )
     middle = 64 << 10
     bar(
-        "TLS 64 KiB round trip / bare SSL_write and SSL_read",
+        "round trip of 64 KiB, TLS / bare SSL_write and SSL_read",
         get("messages TLS", middle, "p50_us"),
         get("bare TLS", middle, "p50_us"),
         1.2,
         True,
     )
     mine = get("ligament shm", 8, "p50_us")
-    bar("gloo 8 B / ours from Python", get("gloo", 8, "p50_us"), mine, 5, False)
-    bar("torch RPC 8 B / ours from Python", get("torch RPC", 8, "p50_us"), mine, 20, False)
-    for label in ("C shm, empty", "ligament shm, empty"):
-        bar(f"{label}: 64 MiB / 8 B", get(label, big, "p50_us"), get(label, 8, "p50_us"), 1.5, True)
+    for peer, least in (("gloo", 5), ("torch RPC", 20)):
+        bar(
+            f"round trip of 8 B, {peer} / ours from Python",
+            get(peer, 8, "p50_us"),
+            mine,
+            least,
+            False,
+        )
+    for who in ("C", "ligament"):
+        large, small_us = (get(f"{who} shm, empty", size, "p50_us") for size in (big, 8))
+        bar(f"round trip with mesh.empty, {who} shm: 64 MiB / 8 B", large, small_us, 1.5, True)
     return found
 
 

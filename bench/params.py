@@ -306,30 +306,37 @@ def print_bars(bench: Bench) -> None:
     for length in ("100", "200"):
         for threads in ("1", "2"):
             for name, least in (("pull / gather", 0.8), ("push / scatter", 0.7)):
-                text = f"local {name}, {length} floats x {threads}"
+                text = f"rate of local {name}, rows of {length} floats, threads: {threads}"
                 bench.bar(text, get("local", name, length, threads), least, False)
-    bench.bar("remote pull of one key, p50", get("latency", "shm", "pull_p50_us"), 5, True, "us")
+    bench.bar(
+        "remote pull of one key over shm, p50", get("latency", "shm", "pull_p50_us"), 5, True, "us"
+    )
     ours, bare = get("latency", "tcp", "pull_p50_us"), get("latency", "bare TCP", "pull_p50_us")
     if ours and bare:
-        bench.bar("the same over tcp / bare TCP", ours / bare, 2.5, True)
+        bench.bar("remote pull of one key over tcp, p50 / bare TCP", ours / bare, 2.5, True)
     for what in ("pull", "push"):
         found = get("rate", what, "100", "2 processes x 1, one asks")
-        bench.bar(f"remote {what}, 400-byte rows", found and found / 1e6, 4, False, "M/s")
-    for n in ("8", "16"):
-        for name, said in (("moved, once", "said once"), ("moved", "said each time")):
-            text = f"intent {said}, {n} accesses"
-            bench.bar(f"{text}: local", get("intent", f"local: {name}", n), 0.99, False)
-            ours, here = ("intent", name, n), ("intent", "here", n)
-            bench.share(f"{text}: speed / purely local", ours, here, 0.6)
-    found = get("sample", "local", "1")
-    bench.bar("local sampling", found and found / 1e6, 6, False, "M/s")
-    for nodes in ("2", "4"):
-        bench.bar(f"idle share of a core, {nodes} nodes", get("idle", nodes), 0.01, True)
-    for who in ("numpy", "torch"):
-        bench.bar(f"Python one-key pull, {who}", get("python", who, "one_us"), 2, True, "us")
-        bench.share(
-            f"Python pull of 1000 / C, {who}", ("python", who, "pull"), ("python", "C", "pull"), 0.8
+        bench.bar(
+            f"rate of remote {what}, rows of 400 bytes", found and found / 1e6, 4, False, "M/s"
         )
+    for n in ("8", "16"):
+        for name, said in (("moved, once", "signalled once"), ("moved", "signalled each time")):
+            text = f"intent {said}, {n} accesses"
+            bench.bar(f"{text}: share of local", get("intent", f"local: {name}", n), 0.99, False)
+            ours, here = ("intent", name, n), ("intent", "here", n)
+            bench.share(f"{text}: rate / local rows only", ours, here, 0.6)
+    found = get("sample", "local", "1")
+    bench.bar("rate of sampling, scheme local", found and found / 1e6, 6, False, "M/s")
+    for nodes in ("2", "4"):
+        bench.bar(f"share of a core used while idle, {nodes} nodes", get("idle", nodes), 0.01, True)
+    for who in ("numpy", "torch"):
+        bench.bar(
+            f"time of a Python pull of one key, {who}", get("python", who, "one_us"), 2, True, "us"
+        )
+        bench.share(
+            f"rate of Python pulls of 1000 keys, {who} / C",
+            ("python", who, "pull"), ("python", "C", "pull"), 0.8,
+        )  # fmt: skip
 
 
 def draw(bench: Bench, path: Path) -> None:

@@ -110,7 +110,7 @@ def print_bars(rows: list[dict[str, Any]]) -> list[Bar]:
             name = f"auto, balance {balance:g}"
             if (row["graph"], row["k"], row["contender"]) != (f"layered {n}", 8, name):
                 continue
-            what = f"{n} nodes within {balance:g}: "
+            what = f"{n} nodes, bottleneck <= {balance:g} x bound: "
             fits = row["ratio"] <= balance * (1 + 1e-9)
             cut = row["cut"] / 1e6 if fits else float("inf")
             found.append(show(Bar(what + "cut", cut, most_cut, unit="MB")))
@@ -216,8 +216,8 @@ def print_model_bars(rows: list[dict[str, Any]]) -> list[Bar]:
     worst = max((row["step_ms"] / row["hand_ms"] for row in ours), default=0.0)
     flat = max((row["step_ms"] / row["contiguous_ms"] for row in rows), default=0.0)
     return [
-        show(Bar("step at k = 8, of the better split by hand", worst, HAND_BAR)),
-        show(Bar("step, of contiguous stages", flat, 1 + 1e-9)),
+        show(Bar("simulated step time, 8 stages / better split by hand", worst, HAND_BAR)),
+        show(Bar("simulated step time / contiguous stages", flat, 1 + 1e-9)),
     ]
 
 

@@ -208,7 +208,12 @@ def main() -> int:
         rows = [row for name in given.models for row in measure(name, given, Path(folder))]
     off = statistics.median(abs(row["ratio"] - 1) for row in rows)
     bar = show(
-        Bar("simulated step, off the real one in the median", 100 * off, 100 * BAR, unit="%")
+        Bar(
+            "simulated step time, median deviation from the real one",
+            100 * off,
+            100 * BAR,
+            unit="%",
+        )
     )
     if given.json:
         given.json.write_text(json.dumps({"rows": rows, "bars": [bar.record()]}, indent=1))

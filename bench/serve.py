@@ -195,7 +195,7 @@ def measure_save_shm(folder: Path, given: argparse.Namespace) -> list[Bar]:
     ratios = sorted(pair["local"] / pair["shm"] for pair in pairs)
     print(f"  of a local save: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
     ratio = statistics.median(ratios)
-    return [Bar("save over shm, of a local save", ratio, 0.9, at_least=True)]
+    return [Bar("save throughput over shm / local save", ratio, 0.9, at_least=True)]
 
 
 def measure_save_tcp(folder: Path, given: argparse.Namespace) -> list[Bar]:
@@ -211,7 +211,9 @@ def measure_save_tcp(folder: Path, given: argparse.Namespace) -> list[Bar]:
     print_rates("save", taken, given.mib)
     limit = max(taken["bare TCP"], taken["disk"])
     ratio = limit / taken["tcp"]
-    return [Bar("save over TCP, of bare TCP or the disk", ratio, 0.9, at_least=True)]
+    return [
+        Bar("save throughput over TCP / slower of bare TCP and disk", ratio, 0.9, at_least=True)
+    ]
 
 
 def load_calls(stores: dict[str, ligament.Store], into: Model) -> dict[str, Callable[[], float]]:
@@ -240,10 +242,13 @@ def measure_loads(folder: Path, given: argparse.Namespace) -> list[Bar]:
             interleaved(calls, 1)  # from here on all find the file in the page cache
             taken = interleaved(calls, given.rounds)
     print_rates("load", taken, given.mib)
-    bars = [Bar("load over shm, of a local load", taken["local"] / taken["shm"], 0.95, True)]
+    ratio = taken["local"] / taken["shm"]
+    bars = [Bar("load throughput over shm / local load", ratio, 0.95, True)]
     if "nginx" in taken:
         ratio = taken["nginx"] / taken["tcp"]
-        bars.append(Bar("load over TCP, of nginx with sendfile", ratio, 0.9, at_least=True))
+        bars.append(
+            Bar("load throughput over TCP / nginx with sendfile", ratio, 0.9, at_least=True)
+        )
     return bars
 
 
@@ -267,8 +272,8 @@ def measure_find(folder: Path) -> list[Bar]:
         tcp = find_p50_us(server.uri, "transport=tcp", True)
     print(f"  find p50, us: local {local:.1f}, shm {shm:.1f}, tcp {tcp:.1f}", flush=True)
     return [
-        Bar("find p50 over shm, more than local", shm - local, 25, unit="us"),
-        Bar("find p50 over TCP, more than local", tcp - local, 50, unit="us"),
+        Bar("find over shm, p50 minus that of a local find", shm - local, 25, unit="us"),
+        Bar("find over TCP, p50 minus that of a local find", tcp - local, 50, unit="us"),
     ]
 
 
@@ -291,13 +296,13 @@ def measure_small(server: Server, redis: int | None, given: argparse.Namespace) 
     if redis is not None:
         theirs = clients(f"redis:{redis}", "read", 1, given.seconds)["p50_us"]
         print(f"  GET of 4 KiB from Redis p50, us: {theirs:.1f}")
-        bars.append(Bar("read of 4 KiB over TCP p50, of Redis", ours["tcp"] / theirs, 1))
+        bars.append(Bar("read of 4 KiB over TCP, p50 / Redis", ours["tcp"] / theirs, 1))
         sets = [clients(f"redis:{redis}", "save", n, given.seconds)["per_s"] for n in (1, 16)]
         print(
             f"  SET with appendfsync always, 1/s: one client {sets[0]:.0f} (ours: "
             f"{one / sets[0]:.2f} x), 16 clients {sets[1]:.0f} (ours: {many / sets[1]:.2f} x)"
         )
-    bars.append(Bar("durable saves of 16 clients, of one", many / one, 2, at_least=True))
+    bars.append(Bar("rate of durable saves, 16 clients / 1 client", many / one, 2, at_least=True))
     return bars
 
 
@@ -310,9 +315,9 @@ def measure_many(server: Server, given: argparse.Namespace) -> list[Bar]:
     after = server.mib()
     print(f"  server memory, MiB: {before:.1f}, after {requests} requests {after:.1f}")
     return [
-        Bar("64 clients mixed, errors", found["errors"], 0, unit=""),
-        Bar("64 clients mixed, p99 of p50", p99 / p50, 20),
-        Bar("server memory after many requests, of before", after / before, 1.05),
+        Bar("errors under mixed load of 64 clients", found["errors"], 0, unit=""),
+        Bar("latency under mixed load of 64 clients, p99 / p50", p99 / p50, 20),
+        Bar("server memory, after / before many requests", after / before, 1.05),
     ]
 
 
@@ -327,7 +332,9 @@ def measure_memory(folder: Path, requests: int) -> list[Bar]:
             half = half or (own if 2 * done >= requests else 0)
             print(f"  {done} requests: {own:.1f} MiB, index {index:.1f} MiB", flush=True)
     growth = own - half
-    return [Bar(f"server memory in the second half of {done} requests", growth, 2, unit="MiB")]
+    return [
+        Bar(f"growth of server memory in the second half of {done} requests", growth, 2, unit="MiB")
+    ]
 
 
 def measure_idle(server: Server, seconds: float) -> list[Bar]:
@@ -335,7 +342,7 @@ def measure_idle(server: Server, seconds: float) -> list[Bar]:
         begin = server.cpu_s()
         time.sleep(seconds)
         share = (server.cpu_s() - begin) / seconds * 100
-    return [Bar("idle server with one client", share, 0.1, unit="% of a core")]
+    return [Bar("processor use of an idle server with one client", share, 0.1, unit="% of a core")]
 
 
 def measure_requests(folder: Path, given: argparse.Namespace) -> list[Bar]:

@@ -70,16 +70,22 @@ def search(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
                     f"{row['open_ms']:6.1f} {row['rss_anon_mib']:8.1f}"
                 )
     bars = [
-        told(f"{row['population']}, {row['models']} models", row["find_p50_ms"], bar, "ms")
+        told(
+            f"search p50, {row['models']} models, population {row['population']}",
+            row["find_p50_ms"],
+            bar,
+            "ms",
+        )  # fmt: skip
         for row in rows
         for models, bar in ((10_000, 1.0), (100_000, 5.0))
         if row["models"] == models
     ]
     wrong = sum(row["wrong"] for row in rows)
-    bars.append(told("answers that differ from the scan's", wrong, 0, ""))
+    bars.append(told("searches whose result differs from a linear scan", wrong, 0, ""))
     most = max(rows, key=lambda row: row["models"])
-    bars.append(told(f"opening {most['models']} models", most["open_ms"] / 1e3, 0.5, "s"))
-    bars.append(told("RssAnon after opening and a search", most["rss_anon_mib"], 100, "MiB"))
+    opened = f"time to open a store of {most['models']} models"
+    bars.append(told(opened, most["open_ms"] / 1e3, 0.5, "s"))
+    bars.append(told("RssAnon after opening and one search", most["rss_anon_mib"], 100, "MiB"))
     return {"rows": rows, "bars": bars}
 
 
@@ -152,8 +158,8 @@ def incremental(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
     )
     allowed = changed * size * 1.01 + 64 * 1024 + 64 * count
     bars = [
-        told("save, as a multiple of that", median(saves) / limit, 1.4, "x"),
-        told("bytes written, of those allowed", written / allowed, 1.0, "x"),
+        told("5 % changed: save time / hash + write + commit", median(saves) / limit, 1.4, "x"),
+        told("5 % changed: bytes written / bytes allowed", written / allowed, 1.0, "x"),
     ]
     shutil.rmtree(folder / "incremental", ignore_errors=True)
     return {"save_s": saves, "hash_s": hashes, "write_s": writes, "commit_s": commits, "bars": bars}
@@ -213,8 +219,8 @@ def prefix_load(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
         f"warm {median(warms):.3f} s, plain reads {median(plain):.3f} s"
     )
     bars = [
-        told("cold, of the limit", cold, 1.3, "x"),
-        told("warm, of plain reads", warm, 1.3, "x"),
+        told("cold load time of a prefix / limit", cold, 1.3, "x"),
+        told("warm load time of a prefix / plain reads", warm, 1.3, "x"),
     ]
     shutil.rmtree(place, ignore_errors=True)
     return {"cold_s": colds, "warm_s": warms, "limit_s": limits, "plain_s": plain, "bars": bars}

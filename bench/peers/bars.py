@@ -24,7 +24,7 @@ class Bar:
 
     def cells(self) -> list[str]:
         sign = ">=" if self.at_least else "<="
-        unit = "" if self.unit == "x" else f" {self.unit}"
+        unit = "" if self.unit in ("", "x") else f" {self.unit}"
         verdict = "met" if self.met else "MISSED"
         return [self.what, f"{self.value:.3g}{unit}", f"{sign} {self.bar:g}{unit}", verdict]
 

@@ -8,6 +8,7 @@ from bars import Bar
 
 MIB = 1 << 20
 OURS = ("ligament", "ligament keras")
+SMALL = "50,000 tensors of 4 KiB"
 Medians = dict[str, dict[str, dict[str, float]]]
 SAVE_COLUMNS = (("first", "first save"), ("save", "save"))
 LOAD_COLUMNS = (
@@ -105,22 +106,27 @@ def add(judged: list[Bar], what: str, top: float | None, below: float | None, ba
 def bars_of_mixed(judged: list[Bar], found: dict[str, dict[str, float]]) -> None:
     ours, limit = found.get("ligament", {}), found.get("limit", {})
     save, place = ours.get("save"), ours.get("cold place")
-    add(judged, "(i) durable save / limit", save, limit.get("save"), 1.3, False, "limit")
+    add(judged, "1 GiB: durable save time / limit", save, limit.get("save"), 1.3, False)
     time, name = fastest(found, ("save",))
-    add(judged, "(i) fastest peer / save, repeated", time, save, 1.2, True, name)
+    add(judged, "1 GiB: time of repeated saves, fastest peer / ours", time, save, 1.2, True, name)
     time, name = fastest(found, ("first",))
     first, floor = ours.get("first"), limit.get("cold place")
-    add(judged, "(i) fastest peer / save, first of a process", time, first, 3, True, name)
-    add(judged, "(i) cold in-place load / limit", place, floor, 1.3, False, "limit")
+    text = "1 GiB: time of a process's first save, fastest peer / ours"
+    add(judged, text, time, first, 3, True, name)
+    add(judged, "1 GiB: cold in-place load time / limit", place, floor, 1.3, False)
     peer = found.get("safetensors", {})
-    for word, mode, same in (("in place", "warm place", "warm place"),
-                             ("mapped, verified", "warm map", "warm map"),
-                             ("mapped, unverified", "warm raw", "warm map")):  # fmt: skip
-        add(judged, f"(i) warm load {word} / safetensors", ours.get(mode), peer.get(same), 1.0,
-            False, f"safetensors, {same}")  # fmt: skip
-    for metric in ("memory save", "memory load place"):
+    for kind, mode, same in (("in-place load", "warm place", "warm place"),
+                             ("verified mapped load", "warm map", "warm map"),
+                             ("unverified mapped load", "warm raw", "warm map")):  # fmt: skip
+        add(judged, f"1 GiB: warm {kind} time / safetensors", ours.get(mode), peer.get(same), 1.0,
+            False)  # fmt: skip
+    bars_of_memory(judged, "1 GiB", ours)
+
+
+def bars_of_memory(judged: list[Bar], case: str, ours: dict[str, float]) -> None:
+    for metric, call in (("memory save", "a save"), ("memory load place", "an in-place load")):
         if metric in ours:
-            judged.append(Bar(f"(i) {metric}", ours[metric], 64, unit="MiB"))
+            judged.append(Bar(f"{case}: memory used by {call}", ours[metric], 64, unit="MiB"))
 
 
 def bars(medians: Medians) -> list[Bar]:
@@ -129,21 +135,19 @@ def bars(medians: Medians) -> list[Bar]:
     small = medians.get("small", {})
     ours = small.get("ligament", {})
     time, name = fastest(small, ("save",))
-    add(judged, "(ii) fastest peer / save", time, ours.get("save"), 8, True, name)
+    add(judged, f"{SMALL}: save time, fastest peer / ours", time, ours.get("save"), 8, True, name)
     for kind in ("cold", "warm"):
         time, name = fastest(small, tuple(f"{kind} {m}" for m in ("place", "own", "map")))
         place = ours.get(f"{kind} place")
-        add(judged, f"(ii) fastest peer / load, {kind}", time, place, 5, True, name)
-    for metric in ("memory save", "memory load place"):
-        if metric in ours:
-            judged.append(Bar(f"(ii) {metric}", ours[metric], 64, unit="MiB"))
+        add(judged, f"{SMALL}: {kind} load time, fastest peer / ours", time, place, 5, True, name)
+    bars_of_memory(judged, SMALL, ours)
     training = medians.get("training", {})
     ours, peer = training.get("ligament", {}), training.get("dcp async", {})
     if "call" in ours:
-        judged.append(Bar("asynchronous call", ours["call"] * 1e3, 20, unit="ms"))
-    for metric in ("lost", "lost processor"):
-        add(judged, f"training time {metric} / dcp async", ours.get(metric), peer.get(metric), 0.5,
-            False, "dcp async")  # fmt: skip
+        judged.append(Bar("asynchronous save: time in the call", ours["call"] * 1e3, 20, unit="ms"))
+    for metric, what in (("lost", "training time"), ("lost processor", "processor time")):
+        add(judged, f"asynchronous save: {what} lost / DCP async_save", ours.get(metric),
+            peer.get(metric), 0.5, False)  # fmt: skip
     return judged
 
 
