@@ -413,7 +413,7 @@ class Checkpointer:
 
     def history(self) -> list[metric_history.Point]:
         """The metrics of this run by step (`.step`, `.metrics`), including checkpoints that `keep`
-        has removed. In a long run, older points are thinned out."""
+        has removed. A long run is thinned out evenly."""
         return metric_history.points(self._saved(self.run))
 
     def _saved(self, run: str) -> list[tuple[int, Model]]:

@@ -3,8 +3,8 @@
 In a run that removes checkpoints (`keep`), every checkpoint stores the points of all earlier ones
 in its meta, `{"history": {"steps": [...], "metrics": {name: [...]}}}`: the newest one has all
 points, without another commit, and a copied checkpoint includes its run's history. A missing value
-is null; a value that is not finite is a string. Older points are thinned out, so that the text
-stays small in long runs.
+is null; a value that is not finite is a string. In a long run points are thinned out, so that the
+text stays small.
 """
 
 from __future__ import annotations
@@ -54,15 +54,22 @@ def carried(saved: Iterable[tuple[int, Model]], step: int) -> dict[str, Any] | N
 
 
 def _thinned(known: list[Point]) -> list[Point]:
-    """Removes every second point until few enough are left; the newest is kept. Later points are
-    added at full resolution, so the oldest points are the farthest apart."""
-    while len(known) > 1 and _numbers(known) > LIMIT:
-        known = known[::-1][::2][::-1]
+    """Few enough points, at about even distances over the whole run: those between the closest
+    neighbours are removed. The first and the last are kept."""
+    names = {name for point in known for name in point.metrics}
+    room = max(LIMIT // (1 + len(names)), 2)
+    while len(known) > room:
+        closest_first = sorted(
+            range(1, len(known) - 1), key=lambda i: known[i + 1].step - known[i - 1].step
+        )
+        gone: set[int] = set()
+        for i in closest_first:
+            if len(known) - len(gone) == room:
+                break
+            if gone.isdisjoint((i - 1, i + 1)):  # whose distances this would change
+                gone.add(i)
+        known = [point for i, point in enumerate(known) if i not in gone]
     return known
-
-
-def _numbers(known: list[Point]) -> int:
-    return len(known) * (1 + len({name for point in known for name in point.metrics}))
 
 
 def _plain(value: float | None) -> float | str | None:

@@ -59,17 +59,33 @@ def test_values_that_json_has_no_word_for() -> None:
     assert values[:2] == [math.inf, -math.inf] and math.isnan(values[2]) and values[3] == 1e-300
 
 
-def test_a_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("last", [99, 10**9])  # the last step may be far from the others
+def test_a_history_is_bounded_and_covers_the_run(
+    monkeypatch: pytest.MonkeyPatch, last: int
+) -> None:
     monkeypatch.setattr(metric_history, "LIMIT", 24)
     with Checkpointer("mem:", keep=1) as ck:
-        for step in range(100):
+        for step in (*range(99), last, last + 1):
             ck.save(step, model=TREE, metrics={"loss": float(step), "val": 0.0})
             carried = json.dumps(ck.store.models()[-1].meta)
             assert len(carried) < 400
+            assert ck.history()[0].step == 0 and ck.history()[-1].step == step
         steps = [point.step for point in ck.history()]
-    assert 4 <= len(steps) <= 9 and steps[-2:] == [98, 99]
-    gaps = [after - before for before, after in zip(steps, steps[1:], strict=False)]
-    assert gaps == sorted(gaps, reverse=True), "the oldest points are the farthest apart"
+    assert len(steps) == 9 and steps[-2:] == [last, last + 1]
+    gaps = [after - before for before, after in zip(steps[:-2], steps[1:-2], strict=False)]
+    assert max(gaps) <= 3 * min(gaps) <= 40, "even over the whole run"
+
+
+def test_a_run_that_begins_to_remove_has_all_its_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metric_history, "LIMIT", 20)
+    with ligament.Store("mem:") as store:
+        for step in range(100):
+            Checkpointer(store).save(step, model=TREE, metrics={"loss": 1.0})
+        ck = Checkpointer(store, keep=1)
+        ck.save(100, model=TREE, metrics={"loss": 1.0})
+        steps = [point.step for point in ck.history()]
+    assert len(steps) == 11 and (steps[0], steps[-2:]) == (0, [99, 100])
+    assert max(after - before for before, after in zip(steps, steps[1:], strict=False)) < 30
 
 
 def test_a_run_that_keeps_all_carries_nothing() -> None:
