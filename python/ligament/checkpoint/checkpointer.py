@@ -179,7 +179,9 @@ class Checkpointer:
         if rank > 0:  # those of rank 0 are used by all
             shared = [n for n in given if n not in pieces and _is_own(given[n])]
             own |= own_parts(tree, shared)
-        return State(tree, own, set(pieces), self._history_before(step) if rank == 0 else None)
+        meta = self._history_before(step) if rank == 0 else None
+        samples = tensors.samples(given, tree) if self._collective is not None else {}
+        return State(tree, own, set(pieces), meta, samples)
 
     def _history_before(self, step: int) -> dict[str, Any] | None:
         """The history that the checkpoint of the step stores: that of earlier checkpoints, which
@@ -476,7 +478,13 @@ class Checkpointer:
 
 def _in_place(part: Any) -> bool:
     """Whether its tensors are filled in place."""
-    return tensors.is_model(part) or isinstance(part, (dict, list, tuple))
+    if tensors.has_state(part):
+        return False
+    return (
+        tensors.is_model(part)
+        or bool(tensors.stages(part))
+        or isinstance(part, (dict, list, tuple))
+    )
 
 
 def _state_of(name: str, part: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import _core, tensors
@@ -15,6 +15,7 @@ from ..async_saves import Snapshot
 from ..errors import Error, MismatchError, TimeoutError
 from ..store import Model, Store
 from ..ticket import release_all
+from . import replicas
 from .merge import merged
 from .ranks import Ranks, packed
 from .write_assignment import Written, assign, check
@@ -76,12 +77,14 @@ class Saving:
 @dataclass(frozen=True)
 class State:
     """What a rank saves: a tree by part, additional data of this rank, the parts of which other
-    ranks hold different pieces, and the meta of the model (rank 0's is used)."""
+    ranks hold different pieces, the meta of the model (rank 0's is used), and a few values of its
+    parameters."""
 
     tree: dict[str, Any]
     own: dict[str, Any]
     pieces: set[str]
     meta: dict[str, Any] | None = None
+    samples: dict[str, list[float]] = field(default_factory=dict)
 
 
 class _Held:
@@ -89,6 +92,7 @@ class _Held:
 
     def __init__(self, state: State, rank: int) -> None:
         own, self.pieces, self.meta = state.own, state.pieces, state.meta
+        self.samples = state.samples
         found = tensors.collect(state.tree, with_frameworks=True)
         self.node = _node(found)
         self.names, self.values = found.names, []
@@ -445,6 +449,7 @@ class _Save:
                 "plain": self.held.plain(),
                 "own": self.held.own,
                 "pieces": self.held.piece_nodes(),
+                "samples": self.held.samples,
             }
         except Exception as error:
             failure, message = error, packed(error)
@@ -496,6 +501,7 @@ class _Save:
             ranks.forget(number - 1, "plan", "done")
 
     def _join(self, parts: list[Any]) -> None:
+        replicas.check([part["samples"] for part in parts])
         node = dict(self.held.node)
         ranks = {}
         for rank, part in enumerate(parts):

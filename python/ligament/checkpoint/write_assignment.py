@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import MismatchError
 from ..plural import listed
+from .replicas import ADVICE
 
 # What a rank reports of a tensor: name, dtype, whole shape, start and shape of its box (None: it
 # has all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
@@ -109,7 +110,8 @@ def check(held: list[list[Held]]) -> None:
             first, one = known.setdefault(other[0], (rank, other))
             if one[1:3] != other[1:3]:
                 raise MismatchError(
-                    f"'{one[0]}' is {_said(one)} on rank {first} and {_said(other)} on rank {rank}"
+                    f"'{one[0]}' is {_said(one)} on rank {first} and {_said(other)} on rank {rank} "
+                    f"({ADVICE})"
                 )
             if (one[3] is None) != (other[3] is None):
                 whole, part = (first, rank) if one[3] is None else (rank, first)
@@ -140,7 +142,7 @@ def _names(ours: list[str], theirs: list[str], rank: int) -> str:
     extra = [name for name in theirs if name not in set(ours)]
     lacking = [name for name in ours if name not in set(theirs)]
     if extra:
-        return f"rank {rank} passes {listed(extra)}, which rank 0 does not"
+        return f"rank {rank} passes {listed(extra)}, which rank 0 does not ({ADVICE})"
     if lacking:
-        return f"rank 0 passes {listed(lacking)}, which rank {rank} does not"
+        return f"rank 0 passes {listed(lacking)}, which rank {rank} does not ({ADVICE})"
     return f"ranks 0 and {rank} pass the same tensors in another order"

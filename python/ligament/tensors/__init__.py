@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import _core
-from ..errors import InvalidError, UnsupportedError, missing
+from ..errors import InvalidError, MismatchError, UnsupportedError, missing
 from ..tree import encode, set_plain
 from . import (
     arrays,
@@ -28,6 +28,7 @@ from . import (
     torch_gpu,
     torch_graph,
     torch_parts,
+    torch_samples,
 )
 from .allocate import Fresh
 from .dtypes import NAMES, code_of, name_of
@@ -57,6 +58,7 @@ __all__ = [
     "for_optimizer",
     "framework_of",
     "graphs",
+    "has_state",
     "hold",
     "identity",
     "is_distributed",
@@ -74,6 +76,7 @@ __all__ = [
     "pieces",
     "place",
     "rng_state",
+    "samples",
     "set_rng_state",
     "set_state",
     "shard",
@@ -352,7 +355,9 @@ def is_model(model: Any) -> bool:
 
 
 def is_optimizer(part: Any) -> bool:
-    """Whether it is an optimizer of a framework."""
+    """Whether it is an optimizer of a framework, or a list of them."""
+    if isinstance(part, (list, tuple)):
+        return bool(part) and all(map(is_optimizer, part))
     return (_has("torch") and of_torch.is_optimizer(part)) or _keras_of(part) is not None
 
 
@@ -401,7 +406,10 @@ def layer_names(model: Any, paths: list[str]) -> list[str]:
 
 
 def state_of(model: Any) -> Any:
-    """The tree of a model, of an optimizer, of an object with `state_dict`, or the tree itself."""
+    """The tree of a model, of an optimizer, of an object with `state_dict` or a list of such
+    objects, or the tree itself."""
+    if _is_list_of_states(model):
+        return [state_of(one) for one in model]
     adapter = _model_adapter(model)
     if adapter is not None:
         return adapter.state(model)
@@ -424,25 +432,44 @@ def pieces(parts: dict[str, Any]) -> dict[str, Any]:
     return torch_parts.pieces(parts) if _has("torch") else {}
 
 
+def samples(parts: dict[str, Any], states: dict[str, Any]) -> dict[str, list[float]]:
+    """A few values of the parameters of the parts of a checkpoint, by which ranks notice that they
+    are not replicas; `states` has the tree of each part."""
+    return torch_samples.samples(parts, states) if _has("torch") else {}
+
+
 def for_optimizer(part: Any, state: Any, parts: dict[str, Any]) -> Any:
-    """The state that `pieces` returned for an optimizer, in the form that this one accepts; `parts`
-    has the models whose parameters it trains. Any other state is returned unchanged."""
-    if not _has("torch") or not of_torch.is_optimizer(part):
+    """The state that `pieces` returned for an optimizer or a list of them, in the form that this
+    one accepts; `parts` has the models whose parameters it trains. Any other state is returned
+    unchanged."""
+    if not _has("torch") or not is_optimizer(part):
         return state
+    if isinstance(part, (list, tuple)):
+        each = [state] * len(part) if torch_parts.is_by_name(state) else state
+        if not isinstance(each, list) or len(each) != len(part):  # check_state raises
+            return state
+        return [for_optimizer(one, of, parts) for one, of in zip(part, each, strict=True)]
     models = [one for p in parts.values() for one in (stages(p) or [p]) if of_torch.is_model(one)]
     return torch_parts.for_optimizer(part, state, models)
 
 
-def _has_state(model: Any) -> bool:
-    """Whether its state is read and set as a whole: optimizers, schedules, loaders."""
-    if _model_adapter(model) is not None or isinstance(model, (dict, list, tuple)):
+def _is_list_of_states(part: Any) -> bool:
+    return isinstance(part, (list, tuple)) and has_state(part)
+
+
+def has_state(model: Any) -> bool:
+    """Whether its state is read and set as a whole: optimizers, schedules, loaders, and lists of
+    them."""
+    if isinstance(model, (list, tuple)):
+        return bool(model) and all(map(has_state, model))
+    if _model_adapter(model) is not None or isinstance(model, dict):
         return False
     return _keras_of(model) is not None or callable(getattr(model, "state_dict", None))
 
 
 def collect(model: Any, with_frameworks: bool = False) -> Collected:
     """The tensors of a model, of an object with `state_dict`, or of a tree."""
-    marked = with_frameworks or _has_state(model)
+    marked = with_frameworks or has_state(model)
     return Collected(*encode(state_of(model), is_tensor, framework_of if marked else None, _parts))
 
 
@@ -460,7 +487,7 @@ def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
 
 def target(model: Any) -> Target:
     """The tensors of a model to be filled, by the names that `collect` gives them."""
-    if _has_state(model):
+    if has_state(model):
         return Target([], [], tree=set_state(model))
     found = collect(model)
     target = Target(found.names, found.values, found.structure)
@@ -493,6 +520,15 @@ def _fill_done(values: list[Any]) -> Done:
 
 def check_state(model: Any, state: Any) -> None:
     """Raises if an optimizer cannot accept this state; other objects cannot be checked."""
+    if _is_list_of_states(model):
+        if not isinstance(state, list) or len(state) != len(model):
+            many = f"a list of {len(state)}" if isinstance(state, list) else "not a list"
+            raise MismatchError(
+                f"a list of {len(model)} cannot be filled: what was stored is {many}"
+            )
+        for one, of in zip(model, state, strict=True):
+            check_state(one, of)
+        return
     if _has("torch") and of_torch.is_optimizer(model):
         of_torch.check_optimizer(model, state)
     elif (keras := _keras_of(model)) is not None:
@@ -500,8 +536,11 @@ def check_state(model: Any, state: Any) -> None:
 
 
 def set_state(model: Any) -> Callable[[Any], None]:
-    """The function that sets the state of an object: exact for torch optimizers, which would
-    cast."""
+    """The function that sets the state of an object, or of a list of them: exact for torch
+    optimizers, which would cast."""
+    if _is_list_of_states(model):
+        each = [set_state(one) for one in model]
+        return lambda states: [set_one(one) for set_one, one in zip(each, states, strict=True)]
     if _has("torch") and of_torch.is_optimizer(model):
         return lambda state: of_torch.set_optimizer(model, state)
     keras = _keras_of(model)
@@ -537,8 +576,10 @@ def sharded_like(part: Any, state: Any) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     _match(state_of(part), state, found)
-    if of_torch.is_optimizer(part):
-        of_torch.match_optimizer(part, state, found)
+    pairs = zip(part, state, strict=False) if _is_list_of_states(part) else [(part, state)]
+    for one, of in pairs:
+        if of_torch.is_optimizer(one) and isinstance(of, dict):
+            of_torch.match_optimizer(one, of, found)
     return {name: value for name, value in found.items() if is_distributed(value)}
 
 

@@ -1,8 +1,10 @@
-"""Pipeline stages: modules with a part of a torch model under the original's names, and the state
-of their optimizers by parameter name."""
+"""Pipeline stages: modules with a part of a torch model under the original's names (those of
+`ligament.pipe`, in PipelineStages of torch, or marked with IS_PART_OF_A_MODEL), and the state of
+their optimizers by parameter name."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,18 +15,30 @@ from . import of_torch
 Names = dict[int, str]  # the id of a parameter: its name in the original model
 
 
-def _stage(module: Any) -> Any:
-    """The stage in a module or in its wrapper (DistributedDataParallel), or None."""
-    for one in (module, getattr(module, "module", None)):
+def _module(part: Any) -> Any:
+    """The module of a stage, with its wrapper (DistributedDataParallel); None for anything else."""
+    pipelining: Any = sys.modules.get("torch.distributed.pipelining.stage")
+    if pipelining is not None and isinstance(part, pipelining._PipelineStageBase):
+        return part.submod
+    for one in (part, getattr(part, "module", None)):
         if of_torch.is_model(one) and getattr(one, "IS_PART_OF_A_MODEL", False):
-            return one
+            return part
     return None
 
 
+def _tied_names(module: Any) -> dict[str, list[str]]:
+    """All names that the original has for tensors of a stage, by the name in the stage."""
+    found: dict[str, list[str]] = getattr(
+        module, "TIED_NAMES", getattr(getattr(module, "module", None), "TIED_NAMES", {})
+    )
+    return found
+
+
 def stages(part: Any) -> list[Any]:
-    """The stages that a part of a checkpoint is, or contains; empty for anything else."""
-    found = list(part) if isinstance(part, (list, tuple)) else [part]
-    return found if found and all(_stage(one) is not None for one in found) else []
+    """The modules of the stages that a part of a checkpoint is, or contains; empty for anything
+    else."""
+    found = [_module(one) for one in (part if isinstance(part, (list, tuple)) else [part])]
+    return [] if any(one is None for one in found) else found
 
 
 def state(modules: list[Any]) -> dict[str, Any]:
@@ -34,7 +48,7 @@ def state(modules: list[Any]) -> dict[str, Any]:
     for module in modules:
         mine = of_torch.state(module)
         found.update(mine)
-        for name, all_names in _stage(module).TIED_NAMES.items():
+        for name, all_names in _tied_names(module).items():
             found.update({one: mine[name] for one in all_names if name in mine})
     return found
 
@@ -43,29 +57,41 @@ def parameter_names(modules: Iterable[Any]) -> Names:
     """The names of the parameters of modules; the canonical one if the original has several."""
     found: Names = {}
     for module in modules:
-        stage = _stage(module)
-        tied = {} if stage is None else stage.TIED_NAMES
+        tied = _tied_names(module)
         for name, value in of_torch.state(module).items():
             found.setdefault(id(value), tied.get(name, [name])[0])
     return found
 
 
 def pieces(parts: dict[str, Any]) -> dict[str, Any]:
-    """The states of those parts of a checkpoint that are stages or optimizers of stages."""
+    """The states of those parts of a checkpoint that are stages or optimizers of stages; those of a
+    list of optimizers together."""
     modules = {name: found for name, part in parts.items() if (found := stages(part))}
     names = parameter_names(module for found in modules.values() for module in found)
     states: dict[str, Any] = {name: state(found) for name, found in modules.items()}
     for name, part in parts.items():
-        if of_torch.is_optimizer(part) and _has_any(part, names):
-            states[name] = by_name(part, names)
+        found = optimizers(part)
+        if any(id(p) in names for one in found for p in parameters(one)):
+            each = [_by_name(one, names) for one in found]
+            states[name] = {
+                "state": {key: value for one in each for key, value in one["state"].items()},
+                "param_groups": [group for one in each for group in one["param_groups"]],
+            }
     return states
 
 
-def _has_any(optimizer: Any, names: Names) -> bool:
-    return any(id(p) in names for group in optimizer.param_groups for p in group["params"])
+def optimizers(part: Any) -> list[Any]:
+    """The optimizers that a part of a checkpoint is, or contains; empty for anything else."""
+    found = list(part) if isinstance(part, (list, tuple)) else [part]
+    return found if all(map(of_torch.is_optimizer, found)) else []
 
 
-def by_name(optimizer: Any, names: Names) -> dict[str, Any]:
+def parameters(optimizer: Any) -> list[Any]:
+    """The parameters that it trains."""
+    return [param for group in optimizer.param_groups for param in group["params"]]
+
+
+def _by_name(optimizer: Any, names: Names) -> dict[str, Any]:
     """The optimizer's state_dict, with the names of parameters in place of their numbers."""
     plain = optimizer.state_dict()
     known: dict[Any, str] = {}
@@ -82,7 +108,7 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
     """A state stored by name, in the form of the state_dict of this optimizer; any other state is
     returned unchanged. A group gets the hyperparameters of the stored group that its parameters
     were in."""
-    if not _is_by_name(saved):
+    if not is_by_name(saved):
         return saved
     names = parameter_names(models)
     stored = {name: i for i, g in enumerate(saved["param_groups"]) for name in g["params"]}
@@ -104,7 +130,8 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
     return {"state": states, "param_groups": groups}
 
 
-def _is_by_name(saved: Any) -> bool:
+def is_by_name(saved: Any) -> bool:
+    """Whether it is the state of an optimizer by parameter name."""
     groups = saved.get("param_groups") if isinstance(saved, dict) else None
     named = [one for g in groups or () for one in g.get("params", ())]
     return bool(named) and all(isinstance(one, str) for one in named)

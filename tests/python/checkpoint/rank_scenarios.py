@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import os
@@ -341,6 +342,53 @@ def held_by_some(rank: int, size: int, folder: str) -> dict[str, Any]:
         ck.save(1, model=tree)
         stored = ck.store.load("step-000000000001", framework="torch")["model"]
         return {name: value.unique().tolist() for name, value in stored.items()}
+
+
+def halves(rank: int, size: int, folder: str, how: str) -> dict[str, Any]:
+    """Each rank trains half of a model, split by torch or by hand."""
+    from torch.distributed.pipelining import SplitPoint, pipeline
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(200, 200), torch.nn.Linear(200, 200))
+    split = {"1": SplitPoint.BEGINNING}
+    stage = pipeline(model, (torch.randn(2, 200),), split_spec=split).build_stage(rank, "cpu")
+    half = torch.nn.Sequential(collections.OrderedDict({str(rank): model[rank]}))
+    half.IS_PART_OF_A_MODEL = True  # type: ignore[assignment]
+    part, module = {
+        "stage": (stage, stage.submod),
+        "stages": ([stage], stage.submod),
+        "marked": (half, half),
+        "wrapped": (torch.nn.DataParallel(half), half),
+        "no model": (None, half),
+        "plain": (model[rank], half),
+        "names": (stage.submod, stage.submod),
+    }[how]
+    optimizer: Any = torch.optim.Adam(module.parameters())
+    for param in module.parameters():
+        param.grad = torch.full_like(param, rank + 1.0)
+    optimizer.step()
+    if how == "stages":
+        optimizer = [optimizer]
+    values = {f"{name}": value.clone() for name, value in module.state_dict().items()}
+    with Checkpointer(f"{folder}/store", timeout=TIMEOUT) as ck:
+        ck.save(1, model=part, optimizer=optimizer)
+        with torch.no_grad():
+            for param in module.parameters():
+                param.zero_()
+        ck.restore(model=part, optimizer=optimizer)
+    torch.save(values, f"{folder}/half{rank}.pt")
+    return {"differing": differing(values, module.state_dict())}
+
+
+def both_halves(rank: int, size: int, folder: str) -> dict[str, Any]:
+    """One process has the whole model."""
+    model = torch.nn.Sequential(torch.nn.Linear(200, 200), torch.nn.Linear(200, 200))
+    optimizer = torch.optim.Adam(model.parameters())
+    with Checkpointer(f"{folder}/store") as ck:
+        ck.restore(model=model, optimizer=optimizer)
+    truth = torch.load(f"{folder}/half0.pt") | torch.load(f"{folder}/half1.pt")
+    moments = [state["exp_avg"].mean().item() for state in optimizer.state.values()]
+    return {"differing": differing(truth, model.state_dict()), "moments": moments}
 
 
 # --- what goes wrong ----------------------------------------------------------------------------

@@ -446,6 +446,41 @@ def test_nothing_is_filled_when_an_optimizer_does_not_fit(saved: str) -> None:
         assert torch.equal(other.weight, before)
 
 
+def test_a_list_of_optimizers_is_one_part() -> None:
+    def made() -> tuple[Any, list[Any], list[Any]]:
+        model = net()
+        optimizers = [
+            torch.optim.Adam(model[0].parameters()),
+            torch.optim.SGD(model[2].parameters(), momentum=0.9),
+        ]
+        schedules = [torch.optim.lr_scheduler.StepLR(one, 1) for one in optimizers]
+        return model, optimizers, schedules
+
+    model, optimizers, schedules = made()
+    for optimizer, schedule in zip(optimizers, schedules, strict=True):
+        train(model, optimizer)
+        schedule.step()
+    with Checkpointer("mem:") as ck:
+        ck.save(1, model=model, optimizer=optimizers, schedules=tuple(schedules))
+        late, others, more = made()
+        at = ck.restore(model=late, optimizer=others, schedules=more)
+        assert at is not None
+        for mine, theirs in zip(optimizers + schedules, others + more, strict=True):
+            assert same_state(mine.state_dict(), theirs.state_dict())
+        before = nn.init.zeros_(late[0].weight).clone()
+        with pytest.raises(ligament.MismatchError, match="a list of 1 .* stored is a list of 2"):
+            ck.restore(model=late, optimizer=others[:1])
+        assert torch.equal(late[0].weight, before), "nothing is filled"
+        ck.save(2, optimizer=optimizers[0])
+        with pytest.raises(ligament.MismatchError, match="stored is not a list"):
+            ck.restore(optimizer=others)
+    with ligament.Store("mem:") as store:
+        store.save("both", optimizers)
+        _, third, _ = made()
+        store.load("both", into=third)
+        assert same_state(optimizers[0].state_dict(), third[0].state_dict())
+
+
 def test_restore_reads_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

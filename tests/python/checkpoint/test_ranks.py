@@ -189,6 +189,28 @@ def test_a_rank_that_is_slow_to_hear_of_a_save(run: Run) -> None:
         assert answer == {"steps": [1, 2, 3]}
 
 
+@pytest.mark.parametrize("how", ["stage", "stages", "marked", "wrapped"])
+def test_every_rank_holds_another_part(run: Run, how: str) -> None:
+    for answer in results(run("halves", 2, how=how)):
+        assert answer["differing"] == []
+    (answer,) = results(run("both_halves", 1, job=False))
+    assert answer["differing"] == []
+    assert answer["moments"] == pytest.approx([0.1, 0.1, 0.2, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("how", "sentence"),
+    [
+        ("no model", "parameter 0 of 'optimizer' has other values on rank 1 than on rank 0 (if"),
+        ("plain", "'model.weight' has other values on rank 1 than on rank 0 (if"),
+        ("names", "rank 1 passes 'model.1.weight', 'model.1.bias', which rank 0 does not (if"),
+    ],
+)
+def test_a_part_that_is_not_marked_is_refused(run: Run, how: str, sentence: str) -> None:
+    for told in failures(run("halves", 2, how=how)):
+        assert sentence in told and "as pipeline stages" in told
+
+
 # --- what goes wrong ----------------------------------------------------------------------------
 
 PHASES = [
