@@ -90,7 +90,7 @@ LIG_API uint64_t lig_hash_block(const void *secret, const void *data, uint64_t b
 /* "sse2", "avx2", "avx512": the implementation selected on this machine. Static storage. */
 LIG_API const char *lig_hash_kind(void);
 
-/* --- tickets: what an asynchronous call returns --- */
+/* --- tickets, which asynchronous calls return --- */
 
 typedef struct lig_ticket lig_ticket;
 

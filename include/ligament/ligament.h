@@ -1,4 +1,4 @@
-/* Ligament: everything. See base.h for the words used in the contracts. */
+/* Ligament: includes all public headers. base.h defines the terms that their comments use. */
 #ifndef LIGAMENT_LIGAMENT_H
 #define LIGAMENT_LIGAMENT_H
 

@@ -225,7 +225,7 @@ LIG_API lig_status lig_mesh_respond_vec(lig_mesh *mesh, const lig_tensor *buffer
                                         const uint64_t *handlers, size_t count, int64_t timeout_ns);
 
 /* Answers a request with a status (not LIG_OK) and an error text, which the worker's wait returns. */
-LIG_API lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status, const char *sentence);
+LIG_API lig_status lig_mesh_refuse(lig_mesh *mesh, uint64_t handler, lig_status status, const char *text);
 
 /* Waits until this member has nothing outstanding: its requests have ended, and no response borrows a
  * tensor. */
@@ -266,7 +266,7 @@ typedef struct lig_mesh_member {
 /* Fills up to `room` members and *count, the total: servers by rank, then workers. */
 LIG_API lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t room, size_t *count);
 
-/* Allocates memory that other processes of this host can map: tensors in it are not copied for them. A registered
+/* Allocates memory that other processes on this host can map: tensors in it are not copied for them. A registered
  * buffer takes precedence. It stays until lig_mesh_free, even after lig_mesh_close (then pass NULL as mesh). */
 LIG_API lig_status lig_mesh_empty(lig_mesh *mesh, uint64_t bytes, void **data);
 LIG_API void lig_mesh_free(lig_mesh *mesh, void *data);

@@ -1,5 +1,6 @@
-/* Ligament: flags by which a CUDA stream and a thread of this process wait for each other, for graphs whose requests a
- * thread makes: numbers in pinned host memory, compared with a sequence number in device memory. Experimental. */
+/* Ligament: flags that synchronise a CUDA stream with a thread of this process, for CUDA graphs whose requests a thread
+ * makes. A flag is a number in pinned host memory that is compared with a sequence number in device memory.
+ * Experimental. */
 #ifndef LIGAMENT_MESH_FLAGS_H
 #define LIGAMENT_MESH_FLAGS_H
 
@@ -22,8 +23,8 @@ typedef struct lig_mesh_flag_step {
 /* Queues a kernel on the stream (a CUstream), which may be captured. A wait ends when the flag is at least the sequence
  * number, when a server is lost (on a server: all workers), and when the mesh is closed. */
 LIG_API lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *stream);
-/* The address on the device of pinned host memory. Call it before the first wait for a flag runs: later it may wait for
- * the device. */
+/* Returns the device address of pinned host memory. Call it before the first wait for a flag runs: later it may block
+ * until the device is idle. */
 LIG_API lig_status lig_mesh_flag_map(lig_mesh *mesh, int32_t device, void *data, void **mapped);
 
 #ifdef __cplusplus

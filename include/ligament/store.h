@@ -21,7 +21,7 @@ extern "C" {
 
 typedef struct lig_store lig_store;
 LIG_API lig_status lig_store_open(lig_store **store, const char *uri);
-/* Waits for saves in the background; an uncommitted lig_save ends with LIG_E_CLOSED. Views and refs stay valid. */
+/* Waits for background saves; an uncommitted lig_save ends with LIG_E_CLOSED. Views and refs stay valid. */
 LIG_API void lig_store_close(lig_store *store);
 
 /* The URI without its options; borrowed from the store. */
@@ -162,7 +162,7 @@ LIG_API lig_status lig_store_map(lig_store *store, const char *model, uint32_t f
 LIG_API const lig_model *lig_view_model(const lig_view *view);
 LIG_API void lig_view_destroy(lig_view *view);
 
-/* --- change and remove --- */
+/* --- update and remove --- */
 
 typedef struct lig_update {
     uint32_t struct_bytes; /* set by LIG_UPDATE_INIT */
@@ -189,7 +189,7 @@ LIG_API void lig_text_destroy(char *text);
  * (lig_store_restore in serve.h). */
 LIG_API lig_status lig_store_retire(lig_store *store, const char *model);
 
-/* --- one writer --- */
+/* --- locks --- */
 
 /* An advisory lock on `name`, for example for writing a training run and its checkpoints; saves do not check it. One
  * process at a time holds a name: LIG_E_BUSY names the process, its host and the time. A process may lock a name

@@ -1,4 +1,4 @@
-/* Ligament: the one value type. A lig_tensor is a view: it owns nothing. */
+/* Ligament: tensors. A lig_tensor is a view and owns nothing. */
 #ifndef LIGAMENT_TENSOR_H
 #define LIGAMENT_TENSOR_H
 
@@ -75,18 +75,19 @@ LIG_API const char *lig_dtype_name(uint32_t dtype);
 /* The dtype of a name as lig_dtype_name spells it; LIG_DTYPE_NONE if unknown. */
 LIG_API uint32_t lig_dtype_parse(const char *name);
 
-/* Checks what every call that takes tensors checks first: names (present, at most LIG_NAME_BYTES_MAX bytes, valid
- * UTF-8, no two equal), dtypes, shapes (non-negative, product times element size == bytes without overflow),
- * pointers and memory kinds. Needs O(count) memory for the duplicates. */
+/* Performs the checks that every call with tensors performs first: names (present, at most LIG_NAME_BYTES_MAX bytes,
+ * valid UTF-8, no two equal), dtypes, shapes (non-negative, product times element size == bytes without overflow),
+ * pointers and memory kinds. Allocates O(count) memory to find duplicate names. */
 LIG_API lig_status lig_tensors_check(const lig_tensor *tensors, size_t count);
 
 /* 1 if the elements are contiguous in row-major order. */
 LIG_API int lig_tensor_contiguous(const lig_tensor *tensor);
 
-/* Orders the library's accesses to memory of this kind and device after the work that `stream` holds now, without
- * waiting for it: call it before a save or a load of device memory that is not idle, on the thread that queued the
- * work. For LIG_MEMORY_CUDA `stream` is a CUstream (NULL: the legacy default stream); 1 and 2 name the legacy and the
- * per-thread default stream, as in DLPack. A stream that is being captured into a graph is LIG_E_INVALID. **shared** */
+/* Orders the library's accesses to memory of this kind and device after the work that is currently queued on `stream`,
+ * without waiting for it. Call it before a save or a load of device memory that is not idle, on the thread that queued
+ * the work. For LIG_MEMORY_CUDA `stream` is a CUstream (NULL: the legacy default stream); 1 and 2 name the legacy and
+ * the per-thread default stream, as in DLPack. A stream that is being captured into a graph is LIG_E_INVALID.
+ * **shared** */
 LIG_API lig_status lig_memory_follow(uint32_t memory, int32_t device, void *stream);
 
 /* Copies the elements in row-major order between a strided tensor in host memory and flat memory of
