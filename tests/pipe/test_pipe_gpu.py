@@ -13,7 +13,7 @@ from ligament.pipe import pipe_model, profile, trace  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 recent = pytest.mark.skipif(
-    tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 13), reason="an earlier torch"
+    tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 11), reason="an earlier torch"
 )
 nn = torch.nn
 MICROBATCHES, STEPS = 4, 2

@@ -15,9 +15,11 @@ from ligament.pipe import pipe_model
 from ligament.pipe.runtime.pipeline import (
     Border,
     Crossing,
+    _check_torch,
     _inverse,
     _order,
     _split,
+    _with_zeros,
     receives_first,
     wire_device,
 )
@@ -108,6 +110,39 @@ def test_four_processes_train_as_one(tmp_path: Path) -> None:
     for (name, _), answers in zip(FOUR, found, strict=True):
         judge(name, answers)
     assert found[1][0]["jumps"] > 0, "the encoder's output is relayed through decoder stages"
+
+
+class Scaled(torch.nn.Module):
+    """Without `scale`, only values that need gradients cross the boundary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
+        made: torch.Tensor = self.second(torch.relu(self.first(x)))
+        return made if scale is None else made * scale
+
+
+def test_which_torch_is_needed() -> None:
+    sample = torch.randn(4, 8)
+    plans = [
+        pipe_model(Scaled(), given, stages=2, profile="flops", say=lambda line: None)
+        for given in ((sample,), (sample, torch.ones(4, 8)))
+    ]
+    for plan, enough in ((plans[0], "2.11.0+cu130"), (plans[1], "2.13.0a0")):
+        _check_torch(plan, enough)
+    with pytest.raises(UnsupportedError, match=r"needs torch 2\.11 or later: this is 2\.10\.1$"):
+        _check_torch(plans[0], "2.10.1")
+    with pytest.raises(UnsupportedError, match=r"2\.13 or later \(scale crosses a stage boundary"):
+        _check_torch(plans[1], "2.12.0")
+
+
+def test_a_value_that_the_loss_does_not_use_has_a_gradient_of_zeros() -> None:
+    used, unused, plain = torch.ones(2), torch.ones(3, requires_grad=True), torch.ones(4)
+    found = _with_zeros((used, None, None), (used, unused, plain))
+    assert found[0] is used and found[2] is None
+    assert found[1] is not None and torch.equal(found[1], torch.zeros(3))
 
 
 def test_a_pipeline_needs_a_group_of_its_size(tmp_path: Path) -> None:

@@ -33,10 +33,7 @@ from ligament.plural import count
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
 
-TORCH = (
-    2,
-    13,
-)  # earlier versions assume that every value that crosses a stage boundary needs a gradient
+TORCH, TORCH_PLAIN = (2, 11), (2, 13)  # the latter if values without gradients cross
 RECEIVES = (_ComputationType.RECV_F, _ComputationType.RECV_B)
 FORWARD_ONLY = (_ComputationType.FORWARD, _ComputationType.SEND_F, _ComputationType.RECV_F)
 Loss = Callable[..., torch.Tensor]
@@ -52,10 +49,7 @@ def pipeline(
     scale_grads: bool = True,
 ) -> PlannedSchedule:
     """A schedule with the stages of this rank. Collective: every rank of `group` calls it."""
-    if tuple(int(n) for n in torch.__version__.split(".")[:2]) < TORCH:
-        raise UnsupportedError(
-            f"a pipeline needs torch {TORCH[0]}.{TORCH[1]} or later: this is {torch.__version__}"
-        )
+    _check_torch(plan, torch.__version__)
     if not dist.is_available() or not dist.is_initialized():
         raise UnsupportedError("a pipeline needs torch.distributed: call init_process_group first")
     rank, size = dist.get_rank(group), dist.get_world_size(group)
@@ -77,6 +71,19 @@ def pipeline(
     ]
     ties = _tie_groups(plan, group, rank)
     return PlannedSchedule(plan, mine, line.microbatches, line.events, loss_fn, ties, scale_grads)
+
+
+def _check_torch(plan: Plan, version: str) -> None:
+    """Before 2.13, torch assumes that every value that crosses a stage boundary needs a
+    gradient."""
+    found = tuple(int(n) for n in version.split(".")[:2])
+    plain = [n for stage in plan.stages[1:] for n in stage.INPUTS if not plan.layout.grads[n]]
+    least = TORCH_PLAIN if plain else TORCH
+    if found < least:
+        why = f" ({plain[0]} crosses a stage boundary without a gradient)" if plain else ""
+        raise UnsupportedError(
+            f"a pipeline needs torch {least[0]}.{least[1]} or later{why}: this is {version}"
+        )
 
 
 def wire_device(place: torch.device, backends: str) -> torch.device:
@@ -167,17 +174,33 @@ class SplitStage(PipelineStage):
     def backward_maybe_with_nosync(
         self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
     ) -> Any:
-        if backward_type == "input":
-            return split_backward.first_half(
-                bwd_kwargs["stage_output"],
-                bwd_kwargs["output_grads"],
-                bwd_kwargs["input_values"],
-                self.submod.parameters(),
-            )
         if backward_type == "weight":
             split_backward.second_half(bwd_kwargs["param_groups"])
             return (), None
-        return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        values = bwd_kwargs["input_values"]
+        if backward_type == "input":
+            grads, rest = split_backward.first_half(
+                bwd_kwargs["stage_output"],
+                bwd_kwargs["output_grads"],
+                values,
+                self.submod.parameters(),
+            )
+        else:
+            grads, rest = super().backward_maybe_with_nosync(
+                backward_type, bwd_kwargs, last_backward
+            )
+        return _with_zeros(grads, values), rest
+
+
+def _with_zeros(grads: Any, values: Any) -> tuple[torch.Tensor | None, ...]:
+    """The previous stage receives a gradient for each value that may have one, even if the loss
+    does not depend on it: torch sends zeros from 2.13 on, and fails before."""
+    return tuple(
+        torch.zeros_like(value)
+        if grad is None and isinstance(value, torch.Tensor) and value.requires_grad
+        else grad
+        for grad, value in zip(grads, values, strict=True)
+    )
 
 
 def _torch_stage(
