@@ -113,15 +113,16 @@ static const struct {
     const char *name;
     int (*run)(const void *parameter, uint64_t threads);
     size_t bytes;
+    int signals; /* to the host */
 } kernels[] = {
-    {"ligament_hash_blocks", hash_blocks, 0}, /* several parameters */
-    {"ligament_rows_find", rows_find, sizeof(rows_call)},
-    {"ligament_rows_bags", rows_bags, sizeof(rows_call)},
-    {"ligament_rows_sum", rows_sum, sizeof(rows_call)},
-    {"ligament_rows_step", rows_step, sizeof(rows_call)},
-    {"ligament_flag_write", flag_write, sizeof(flag_call)},
-    {"ligament_flag_wait", flag_wait, sizeof(flag_call)},
-    {"ligament_flag_add", flag_add, sizeof(flag_call)},
+    {"ligament_hash_blocks", hash_blocks, 0, 0}, /* several parameters */
+    {"ligament_rows_find", rows_find, sizeof(rows_call), 0},
+    {"ligament_rows_bags", rows_bags, sizeof(rows_call), 0},
+    {"ligament_rows_sum", rows_sum, sizeof(rows_call), 0},
+    {"ligament_rows_step", rows_step, sizeof(rows_call), 0},
+    {"ligament_flag_write", flag_write, sizeof(flag_call), 1},
+    {"ligament_flag_wait", flag_wait, sizeof(flag_call), 0},
+    {"ligament_flag_add", flag_add, sizeof(flag_call), 0},
 };
 #define KERNELS (sizeof kernels / sizeof *kernels)
 
@@ -189,6 +190,7 @@ DRIVER(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsign
     }
     if (error == 0) {
         launch.kernel = kernels[i].run;
+        launch.signals = kernels[i].signals;
         launch.parameter = kept(parameters[0], kernels[i].bytes);
     }
     if (error == 0 && kernels[i].bytes == 0) {

@@ -93,7 +93,7 @@ void fake_add(stream *to, op what)
         return;
     }
     put(&to->ops, &to->count, &to->capacity, &what);
-    if (!what.written && !what.half)
+    if (!what.written && !what.half && !what.signals)
         return;
     to->promised = to->count;
     if (!engine_runs) {

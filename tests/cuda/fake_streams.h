@@ -20,8 +20,9 @@ typedef struct op {
     int (*kernel)(const void *parameter, uint64_t threads);
     const void *parameter;
     uint64_t threads;
+    int signals;               /* to the host, as a word that is written */
     uint64_t *written, *least; /* words: one becomes `number`, one is waited for until it is */
-    uint32_t *half; /* the same, of 32 bits */
+    uint32_t *half;            /* the same, of 32 bits */
     uint64_t number;
 } op;
 

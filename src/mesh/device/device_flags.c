@@ -18,10 +18,8 @@ static ligi_cuda_module module = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
-typedef struct flag_call { /* as the kernels read it */
-    const int64_t *flag;
-    const int64_t *sequence;
-    uint64_t ended;
+typedef struct flag_call { /* as the kernels read it: addresses */
+    uint64_t flag, sequence, ended;
 } flag_call;
 
 /* A worker needs all servers; a server answers as long as it has a worker. */
@@ -84,7 +82,7 @@ lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *s
     LIG_TRY(ligi_mesh_enter(mesh));
     lig_status status = open_flags(mesh, step->device, &device);
     if (status == LIG_OK) {
-        flag_call call = {step->flag, step->sequence,
+        flag_call call = {(uintptr_t)step->flag, (uintptr_t)step->sequence,
                           ligi_mesh_device_address(device, device->flags_ended)};
         const ligi_cuda_launch launch = {step->action, 1, &call};
         status = ligi_cuda_launch_all(&module, step->device, stream, &launch, 1);
