@@ -452,6 +452,49 @@ static void test_graphs(void **unused)
     end(all);
 }
 
+/* Tensors in the arena: nothing is copied, and no kernel runs. */
+static void test_graphs_in_the_arena(void **unused)
+{
+    (void)unused;
+    scene *all = pair();
+    lig_mesh *worker = scene_worker(all, 0)->mesh, *server = scene_server(all, 0)->mesh;
+    const int64_t count = COUNT;
+    void *ours = fake_cuda_stream(), *data[2];
+    lig_mesh_hold *holds[2];
+    for (int i = 0; i < 2; i++)
+        assert_ok(lig_mesh_empty_on(worker, 0, BYTES, &data[i], &holds[i]));
+    lig_tensor push = device_tensor(&count, 0), pull = push, answer = push;
+    push.data = data[0];
+    pull.data = data[1];
+    uint64_t key = 1, handler;
+    lig_mesh_request request = {&push, &key, 1, &pull, &key, 1};
+    for (int i = 0; i < 5; i++)
+        echo(worker, server, (float)i);
+    unsigned before = fake_cuda_calls("cuLaunchKernel");
+    fake_cuda_capture(ours, 1);
+    assert_ok(lig_mesh_push_pull_on(worker, &request, ours, &handler));
+    assert_ok(lig_mesh_wait_on(worker, handler, ours, 0));
+    fake_cuda_capture(ours, 0);
+    assert_int_equal(fake_cuda_calls("cuLaunchKernel"), before);
+    for (int round = 1; round < 20; round++) {
+        memset(push.data, round, BYTES);
+        fake_cuda_replay(ours);
+        fake_cuda_replay(ours); /* waits for the first one */
+        for (int i = 0; i < 2; i++) {
+            lig_mesh_arrival arrival = next(server);
+            assert_int_equal(((uint8_t *)arrival.tensors[0].data)[BYTES - 1], round);
+            memset(answer.data, round + 100 + i, BYTES);
+            assert_ok(lig_mesh_respond(server, arrival.handler, &answer, 1, 10 * SECOND));
+        }
+        fake_cuda_finish(ours);
+        assert_int_equal(((uint8_t *)pull.data)[BYTES - 1], round + 101);
+    }
+    fake_cuda_free(answer.data);
+    for (int i = 0; i < 2; i++)
+        lig_mesh_hold_drop(holds[i]);
+    end(all);
+}
+
 /* A replay waits until the request of the one before it has ended, also without a captured wait:
  * none is lost, and none overwrites what a server still reads. */
 static void test_replays_before_the_end(void **unused)
@@ -542,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_what_is_refused),
         cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_graphs_in_the_arena),
         cmocka_unit_test(test_a_graph_without_its_server),
         cmocka_unit_test(test_replays_before_the_end),
     };

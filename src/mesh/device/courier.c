@@ -14,7 +14,8 @@
  * a while, then less and less often. Without tasks it stays awake as long, because waking it takes
  * a system call. */
 #define BUSY_NS INT64_C(200000)
-#define GRAPHS_NS INT64_C(2000000) /* the same with graphs: it does not know when they run */
+#define GRAPHS_NS INT64_C(2000000)     /* the same with graphs: it does not know when they run */
+#define GRAPHS_SLICE_NS INT64_C(10000) /* of polling graphs without looking at anything else */
 #define NAP_NS INT64_C(50000)
 #define ASIDE_NS INT64_C(20000) /* callers poll: they are faster while they hold the locks */
 #define SLACK_NS 1000L
@@ -161,6 +162,20 @@ static int await_work(ligi_courier *tasks, int64_t idle_ns, round *now)
     return runs;
 }
 
+/* For a moment without a pause and without the courier's lock: a graph stands still until its
+ * request has been answered. */
+static int poll_graphs(ligi_courier *tasks)
+{
+    int64_t end = ligi_now_ns() + GRAPHS_SLICE_NS;
+    int some = 0;
+    do {
+        some |= tasks->visit && tasks->visit(tasks->context);
+        ligi_net_help(tasks->net);
+    } while (!some && atomic_load_explicit(&tasks->waiting, memory_order_relaxed) == 0 &&
+             ligi_now_ns() < end);
+    return some;
+}
+
 static void *run(void *context)
 {
     ligi_courier *tasks = context;
@@ -171,10 +186,8 @@ static void *run(void *context)
     while (await_work(tasks, now - active, &found)) {
         int some = (found.some && finish_locked(tasks, 0, LIG_OK)) || found.added != added;
         added = found.added;
-        if (found.polled) {
-            some |= tasks->visit && tasks->visit(tasks->context);
-            ligi_net_help(tasks->net);
-        }
+        if (found.polled)
+            some |= poll_graphs(tasks);
         now = ligi_now_ns();
         if (some)
             active = asked = now;

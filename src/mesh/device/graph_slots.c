@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the upper half of `ack`, where the graph does not write: all replays continue, also those that
- * are still queued when the mesh is closed. */
+/* Values of `turn`: the graph writes GO, the courier the others. CLOSED is in the upper half, where
+ * the graph does not write: all replays continue, also those that are queued when the mesh is
+ * closed. */
+enum { TAKEN = 0, GO = 1, DONE = 2 };
 #define CLOSED (UINT64_C(1) << 32)
 #define GRAPH_BIT (UINT64_C(1) << 62) /* handlers of requests never get that far */
 
@@ -37,7 +39,7 @@ void ligi_captured_free_all(ligi_mesh_device *device)
     device->slots = NULL;
     while (slot) {
         ligi_captured_slot *next = slot->next;
-        __atomic_store_n(slot->ack, CLOSED, __ATOMIC_RELEASE);
+        __atomic_store_n(slot->turn, CLOSED, __ATOMIC_RELEASE);
         ligi_arena_chunk_drop(slot->chunk);
         slot_free(slot);
         slot = next;
@@ -86,10 +88,8 @@ static lig_status reserve(ligi_captured_slot *slot, size_t count, uint64_t bytes
     LIG_TRY(ligi_calloc(&slot->pulls, count + 1, sizeof *slot->pulls, "a graph"));
     LIG_TRY(ligi_calloc(&slot->shapes, (count + 1) * LIG_MESH_NDIM_MAX, sizeof *slot->shapes,
                         "a graph"));
-    LIG_TRY(ligi_mesh_device_word(slot->device, &slot->go));
-    LIG_TRY(ligi_mesh_device_word(slot->device, &slot->ack));
-    __atomic_store_n(slot->go, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(slot->ack, 1, __ATOMIC_RELAXED);
+    LIG_TRY(ligi_mesh_device_word(slot->device, &slot->turn));
+    __atomic_store_n(slot->turn, DONE, __ATOMIC_RELAXED);
     return bytes > 0 ? ligi_arena_heap_take(slot->device->memory, bytes, &slot->chunk) : LIG_OK;
 }
 
@@ -101,23 +101,21 @@ static uint64_t chunk_bytes(const ligi_mesh_device *device, const lig_tensor *te
     return bytes;
 }
 
-/* The graph's part: tensors into the chunk when the call of the last replay has left it, then
- * `go`. */
+/* The graph's part: tensors into the chunk when the call of the last replay has left it, then GO.
+ * Memory operations, not a kernel: without MPS a kernel needs a switch of contexts. */
 static lig_status capture_go(ligi_captured_slot *slot, const lig_tensor *tensors, size_t count,
                              void *stream)
 {
     int32_t device = slot->device->number;
-    uint64_t ack = ligi_mesh_device_address(slot->device, slot->ack);
-    LIG_TRY(ligi_cuda_await_word(device, stream, ack, 1));
+    uint64_t turn = ligi_mesh_device_address(slot->device, slot->turn);
+    LIG_TRY(ligi_cuda_await_word(device, stream, turn, DONE));
     slot->in_graph = 1;
-    LIG_TRY(ligi_cuda_write_half(device, stream, ack, 0));
     for (size_t i = 0; i < count; i++) {
         ligi_cuda_move move = {slot->tensors[i].data, tensors[i].data, tensors[i].bytes};
         if (move.to != move.from)
             LIG_TRY(ligi_cuda_copy(device, stream, &move, 1));
     }
-    return ligi_cuda_write_word(device, stream, ligi_mesh_device_address(slot->device, slot->go),
-                                1);
+    return ligi_cuda_write_half(device, stream, turn, GO);
 }
 
 static lig_status make_slot(ligi_captured_slot *slot, const lig_mesh_request *asked, void *stream)
@@ -155,10 +153,9 @@ static void abandon(ligi_captured_slot *slot)
         device->stuck = 1;
     } else {
         ligi_arena_chunk_drop(slot->chunk);
-        if (slot->ack) /* the next user waits for more than it holds */
-            __atomic_store_n(slot->ack, 0, __ATOMIC_RELAXED);
-        ligi_mesh_device_word_give(device, slot->go);
-        ligi_mesh_device_word_give(device, slot->ack);
+        if (slot->turn) /* the next user waits for more than it holds */
+            __atomic_store_n(slot->turn, 0, __ATOMIC_RELAXED);
+        ligi_mesh_device_word_give(device, slot->turn);
     }
     slot_free(slot);
 }
@@ -167,7 +164,7 @@ void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char
 {
     if (status != LIG_OK)
         ligi_mesh_device_fail(slot->device, status, sentence);
-    __atomic_store_n(slot->ack, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(slot->turn, DONE, __ATOMIC_RELEASE);
 }
 
 static void replay(ligi_captured_slot *slot)
@@ -189,9 +186,9 @@ static int visit(void *context)
     int some = 0;
     ligi_captured_slot *slot = __atomic_load_n(&device->slots, __ATOMIC_ACQUIRE);
     for (; slot; slot = slot->next) {
-        if (__atomic_load_n(slot->go, __ATOMIC_ACQUIRE) == 0)
+        if (__atomic_load_n(slot->turn, __ATOMIC_ACQUIRE) != GO)
             continue;
-        __atomic_store_n(slot->go, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(slot->turn, TAKEN, __ATOMIC_RELAXED);
         replay(slot);
         some = 1;
     }
@@ -261,7 +258,7 @@ lig_status ligi_captured_wait(ligi_mesh_device *device, uint64_t handler, void *
         return lig_fail(LIG_E_INVALID,
                         "handler %llu belongs to a graph: wait for it in the capture",
                         (unsigned long long)handler);
-    uint64_t ack = ligi_mesh_device_address(device, slot->ack);
-    LIG_TRY(ligi_cuda_await_word(device->number, stream, ack, 1));
+    uint64_t turn = ligi_mesh_device_address(device, slot->turn);
+    LIG_TRY(ligi_cuda_await_word(device->number, stream, turn, DONE));
     return ligi_cuda_copy(device->number, stream, slot->pulls, slot->pull_count);
 }

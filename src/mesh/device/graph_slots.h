@@ -1,9 +1,9 @@
-/* Calls of a mesh that are captured into a CUDA graph. The graph clears the word `ack`, copies
- * tensors into a chunk of the mesh's arena and writes the word `go`; the courier sees it, clears it
- * and makes the call, and writes `ack` when the call has ended; a wait stops the graph until then
- * and copies the answer. A replay before that stops there, too: each slot has one call under way.
- * Constants only, so the graph can be replayed. Each captured call has a slot until the mesh is
- * closed. */
+/* Calls of a mesh that are captured into a CUDA graph. When the word `turn` says that no call is
+ * under way, the graph copies tensors into a chunk of the mesh's arena and writes the word; the
+ * courier sees it and makes the call, and writes the word when the call has ended; a wait stops the
+ * graph until then and copies the answer. A replay before that stops there, too: each slot has one
+ * call under way. Constants only, so the graph can be replayed. Each captured call has a slot until
+ * the mesh is closed. */
 #ifndef LIGI_GRAPH_SLOTS_H
 #define LIGI_GRAPH_SLOTS_H
 
@@ -13,7 +13,7 @@ typedef struct ligi_captured_slot {
     struct ligi_captured_slot *next;
     ligi_mesh_device *device;
     uint64_t handler;
-    uint64_t *go, *ack;
+    uint64_t *turn;
     lig_tensor *tensors; /* pushed, then pulled ones; those of a device are in the chunk */
     uint64_t *keys;
     int64_t *shapes;
