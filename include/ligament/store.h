@@ -50,7 +50,7 @@ typedef struct lig_stored_tensor {
 /* A read-only description, freed by lig_model_destroy. `tensors` is NULL if the call omits them. */
 typedef struct lig_model {
     uint64_t id, parent; /* parent 0: none */
-    const char *name, *parent_name;
+    const char *name, *parent_name; /* the parent's name now; as recorded if it was retired */
     int64_t created_ns; /* since 1970 */
     uint64_t bytes, own_bytes;
     size_t tensor_count, metric_count, tag_count;

@@ -199,7 +199,7 @@ static void change(const char *uri)
     lig_model_destroy(model);
     assert_ok(lig_store_model(store, "child", &model));
     assert_int_equal(model->parent, id);
-    assert_string_equal(model->parent_name, "m");
+    assert_string_equal(model->parent_name, "n");
     lig_model_destroy(model);
 
     char *alias, *name;

@@ -116,6 +116,17 @@ def test_tree_of_some_models(ligament, store):
     assert names("store#a/2") == ["root", "a/1", "a/2"]
 
 
+def test_a_renamed_parent(ligament, store):
+    ligament("rename", "store#base", "root")
+    assert listed(ligament, "parent = root") == ["a/1", "b"]
+    assert listed(ligament, "parent = base") == []
+    assert ligament.json("show", "store#b")[0]["parent"] == "root"
+    assert "parent    root\n" in ligament("show", "store#b")
+    assert ["b", "root"] in [line.split()[:2] for line in ligament("ls", "store").splitlines()]
+    ligament("rename", "store#orphan", "lost")
+    assert "lost (parent gone removed)" in ligament("tree", "store")
+
+
 def test_drawings(ligament, store, tmp_path):
     save(store, 'b/<&"\x1b', 7, parent="b")
     ligament("tree", "store", "--svg", "t.svg", "--html", "t.html", "--dot", "t.dot")

@@ -64,6 +64,9 @@ def test_roles(tmp_path: Path, serve: Callable[..., str], transport: str) -> Non
         with pytest.raises(ligament.DeniedError, match="'alice'.*'compact'"):
             alice.compact()
         assert len(root.models()) == 3
+        root.update("team/a", name="secret/a")
+        assert root["team/b"].parent == "secret/a"
+        assert bob["team/b"].parent == "team/a", "the new name is none that bob may see"
 
 
 def test_restore_and_quota(tmp_path: Path, serve: Callable[..., str]) -> None:

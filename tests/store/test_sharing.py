@@ -50,6 +50,22 @@ def test_equal_bytes_are_equal_whatever_their_shape(store: Store) -> None:
     assert loaded["y"].shape == (4, 4 * KIB) and loaded["z"].dtype == np.int32
 
 
+def test_a_renamed_parent_is_called_by_its_new_name(store: Store) -> None:
+    store.save("a", {"x": np.ones(3)})
+    store.save("b", {"x": np.ones(3)}, parent="a")
+    store.save("c", {"x": np.ones(3)}, parent="b")
+    store.update("a", name="root")
+    assert [model.parent for model in store.models()] == [None, "root", "b"]
+    assert store["b"].parent == "root" and store.load("b")["x"].sum() == 3
+    assert store.lineage("c").ancestors[0].parent == "root"
+    assert store.lineage("root").children[0].parent == "root"
+    with Store("mem:") as other:
+        ligament.copy(store, other)
+        assert other["b"].parent == "root" and other.lineage("b").ancestors[0].name == "root"
+    store.retire("root")
+    assert store["b"].parent == "a", "what was recorded when it was saved"
+
+
 def test_retire_changes_nothing_for_the_heirs(store: Store) -> None:
     values = tree(size=64 * KIB)
     store.save("a", values)

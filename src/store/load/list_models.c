@@ -98,7 +98,7 @@ static lig_status collect(lig_store *store, const lig_query *query, found *into)
     lig_status status;
     while (ligi_catalog_view_next(&view, LIGI_TABLE_MODEL, &walk, &item, &status)) {
         ligi_model *model = NULL;
-        status = ligi_model_list(&item, store->secret, &model);
+        status = ligi_model_list_in(&view, &item, &model);
         if (status == LIG_E_CORRUPT) { /* one damaged record must not hide the others */
             ligi_log(LIG_LOG_WARNING, "skipping a model of %s: %s", store->uri, lig_error_text());
             status = LIG_OK;

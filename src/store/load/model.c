@@ -76,6 +76,57 @@ lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, lig
     return LIG_OK;
 }
 
+/* Copies of the record (for another thread, for a client) have the name, too: it is part of it. */
+static lig_status rename_parent(const ligi_catalog_view *view, const char *name, ligi_model **model)
+{
+    ligi_record record = (*model)->record;
+    ligi_model *renamed = NULL;
+    ligi_writer value = {0};
+    record.about.parent_name = name;
+    ligi_record_put(&value, &record, view->store->secret);
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record.about.id);
+    lig_catalog_item item = {key.bytes, key.size, value.data, value.bytes};
+    lig_status status = value.status;
+    if (status == LIG_OK)
+        status = ligi_model_list(&item, view->store->secret, &renamed);
+    ligi_writer_fini(&value);
+    LIG_TRY(status);
+    ligi_model_free(*model);
+    *model = renamed;
+    return LIG_OK;
+}
+
+static lig_status update_parent(const ligi_catalog_view *view, ligi_model **model)
+{
+    const ligi_about *about = &(*model)->record.about;
+    ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, about->parent);
+    lig_catalog_item item;
+    ligi_record parent = {0};
+    lig_status status = ligi_catalog_view_get(view, &key, &item);
+    if (status == LIG_OK)
+        status = ligi_record_get(&item, view->store->secret, &parent);
+    if (status == LIG_OK && strcmp(parent.about.name, about->parent_name) != 0 &&
+        ligi_store_sees(view->store, parent.about.name))
+        status = rename_parent(view, parent.about.name, model);
+    ligi_record_fini(&parent);
+    /* a damaged parent must not hide its children */
+    return status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT ? LIG_OK : status;
+}
+
+lig_status ligi_model_list_in(const ligi_catalog_view *view, const lig_catalog_item *item,
+                              ligi_model **out)
+{
+    ligi_model *model = NULL;
+    LIG_TRY(ligi_model_list(item, view->store->secret, &model));
+    lig_status status = model->record.about.parent ? update_parent(view, &model) : LIG_OK;
+    if (status != LIG_OK) {
+        ligi_model_free(model);
+        return status;
+    }
+    *out = model;
+    return LIG_OK;
+}
+
 lig_status ligi_model_adopt(ligi_model *model, void *bytes, size_t manifest_bytes,
                             size_t inline_bytes)
 {

@@ -14,8 +14,12 @@ typedef struct ligi_model {
     size_t inline_bytes;
 } ligi_model;
 
-/* From an open view; without its tensors and structure. */
+/* From a record; without its tensors and structure. */
 lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out);
+/* The same for an item of an open view, with the name that the parent has now. A parent that does
+ * not exist any more, or that the store's scope hides, keeps the name that was recorded. */
+lig_status ligi_model_list_in(const ligi_catalog_view *view, const lig_catalog_item *item,
+                              ligi_model **out);
 /* Adds the tensors to a listed model. Sets `*gone` if its pack does not exist. */
 lig_status ligi_model_fill(lig_store *store, const ligi_catalog_view *view, ligi_model *model,
                            int *gone);

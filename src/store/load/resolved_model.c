@@ -161,7 +161,7 @@ lig_status ligi_ref_at(const ligi_catalog_view *view, uint64_t id, lig_ref **out
     ligi_model *model = NULL;
     lig_status status = ligi_catalog_view_get(view, &key, &item);
     if (status == LIG_OK)
-        status = ligi_model_list(&item, view->store->secret, &model);
+        status = ligi_model_list_in(view, &item, &model);
     if (status == LIG_OK && !ligi_store_sees(view->store, model->shown.name)) {
         ligi_model_free(model);
         status = LIG_E_NOTFOUND;

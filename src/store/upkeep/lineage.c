@@ -11,11 +11,11 @@ typedef struct list {
     size_t count, capacity;
 } list;
 
-static lig_status add_item(list *to, const lig_catalog_item *item, const void *secret)
+static lig_status add_item(list *to, const ligi_catalog_view *view, const lig_catalog_item *item)
 {
     ligi_model *model = NULL;
     LIG_TRY(ligi_grow(&to->models, &to->capacity, to->count + 1, sizeof *to->models, "a lineage"));
-    LIG_TRY(ligi_model_list(item, secret, &model));
+    LIG_TRY(ligi_model_list_in(view, item, &model));
     to->models[to->count++] = &model->shown;
     return LIG_OK;
 }
@@ -38,7 +38,7 @@ static lig_status find_ancestors(const ligi_catalog_view *view, uint64_t parent,
         if (status == LIG_E_NOTFOUND)
             return LIG_OK;
         LIG_TRY(status);
-        LIG_TRY(add_item(to, &item, view->store->secret));
+        LIG_TRY(add_item(to, view, &item));
         if (!ligi_store_sees(view->store, to->models[to->count - 1]->name)) {
             lig_model_destroy(to->models[--to->count]);
             return LIG_OK;
@@ -68,7 +68,7 @@ static lig_status find_children(const ligi_catalog_view *view, uint64_t id, list
                     record.about.parent == id && ligi_store_sees(view->store, record.about.name);
         ligi_record_fini(&record);
         if (child)
-            LIG_TRY(add_item(to, &item, view->store->secret));
+            LIG_TRY(add_item(to, view, &item));
     }
     if (to->count)
         qsort(to->models, to->count, sizeof *to->models, by_age);
