@@ -18,16 +18,6 @@ static int has_scheme(const char *text)
     return i >= 2 && text[i] == ':';
 }
 
-/* A store may have the name of such a file: an existing one takes precedence. */
-static lig_status refuse_foreign(const char *text)
-{
-    if (!cli_needs_python(text))
-        return LIG_OK;
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "'%s' must be copied into a store first: ligament cp '%s' STORE#NAME", text,
-                    text);
-}
-
 static lig_status take_folder(cli_place *place)
 {
     char index[8192], *file;
@@ -50,7 +40,8 @@ static lig_status take_kind(cli_place *place)
     const char *text = place->uri;
     if (has_scheme(text))
         return LIG_OK;
-    LIG_TRY(refuse_foreign(text));
+    if (cli_needs_python(text)) /* an existing store of such a name takes precedence */
+        return cli_refuse_foreign(text);
     if (stat(text, &info) == 0 && S_ISDIR(info.st_mode))
         return take_folder(place);
     if (cli_is_sharded_index(text))

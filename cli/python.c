@@ -28,6 +28,13 @@ int cli_needs_python(const char *path)
     return 0;
 }
 
+lig_status cli_refuse_foreign(const char *path)
+{
+    return lig_fail(LIG_E_UNSUPPORTED,
+                    "'%s' must be copied into a store first: ligament cp '%s' STORE#NAME", path,
+                    path);
+}
+
 static int is_program(const char *path)
 {
     struct stat info;
@@ -99,7 +106,7 @@ lig_status cli_run_python(const char *const *arguments, size_t count)
 {
     char path[PATH_MAX];
     const char **words;
-    LIG_TRY(module_words("ligament.convert", arguments, count, path, sizeof path, &words));
+    LIG_TRY(module_words("ligament.convert.files", arguments, count, path, sizeof path, &words));
     fflush(NULL);
     execv(path, (char *const *)(uintptr_t)words);
     free(words);

@@ -2,7 +2,7 @@
  * from one side's mapping to the other side's writer. */
 #include "batch.h"
 #include "formats/side_files.h"
-#include "python.h"
+#include "python_copy.h"
 
 #include <libgen.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void tell(copying *self, const char *from, const char *name, size_t tenso
     cli_put_escaped(stdout, self->to.uri);
     fputs(name != NULL ? "#" : "", stdout);
     cli_put_escaped(stdout, name != NULL ? name : "");
-    printf("  %zu tensors, %s\n", tensors, size);
+    printf("  %zu tensor%s, %s\n", tensors, tensors == 1 ? "" : "s", size);
 }
 
 /* --- names
@@ -418,68 +418,24 @@ static lig_status open_and_copy(copying *self)
     return copy_all(self);
 }
 
-/* --- formats of Python ----------------------------------------------------------------------- */
+/* --- the command ----------------------------------------------------------------------------- */
 
-static int any_needs_python(const cli_call *call)
+static lig_status check_like(const cli_call *call)
 {
-    for (size_t i = 0; i < call->word_count; i++)
-        if (cli_needs_python(call->words[i]))
-            return 1;
-    return cli_has(call, "dcp");
-}
-
-/* STORE#latest with the checkpoint's name; any other word unchanged. Returns memory for free(). */
-static lig_status resolve_word(const char *word, char **out)
-{
-    cli_place place;
-    lig_store *store;
-    char *name;
-    if (strchr(word, '#') == NULL)
-        return cli_format(out, "%s", word);
-    LIG_TRY(cli_place_parse(&place, word));
-    lig_status status = cli_place_open(&place, "r", &store);
-    if (status == LIG_OK) {
-        status = cli_checkpoint_name(store, place.name, &name);
-        lig_store_close(store);
-    }
-    if (status == LIG_OK) {
-        status = cli_format(out, "%s#%s", place.uri, name);
-        free(name);
-    }
-    cli_place_fini(&place);
-    return status;
-}
-
-/* The same command line, with long options. Returns only on failure; the process ends then. */
-static lig_status run_python(const cli_call *call)
-{
-    const char **list;
-    size_t used = 0;
-    char *text;
-    LIG_TRY(cli_alloc(&list, call->word_count + 2 * call->given_count + 3, sizeof *list));
-    for (size_t i = 0; i < call->given_count; i++) {
-        LIG_TRY(cli_format(&text, "--%s", call->given[i].flag->name));
-        list[used++] = text;
-        if (call->given[i].value != NULL)
-            list[used++] = call->given[i].value;
-    }
-    if (call->json)
-        list[used++] = "--json";
-    list[used++] = "--";
-    for (size_t i = 0; i < call->word_count; i++) {
-        if (i + 1 < call->word_count)
-            LIG_TRY(resolve_word(call->words[i], &text));
-        list[used++] = i + 1 < call->word_count ? text : call->words[i];
-    }
-    return cli_run_python(list, used);
+    const char *target = call->words[call->word_count - 1];
+    if (cli_has(call, "like") && !cli_ends_with(target, ".keras"))
+        return lig_fail(LIG_E_INVALID, "--like applies to .keras files only, not to '%s'", target);
+    return LIG_OK;
 }
 
 static int run(cli_call *call)
 {
     cli_json_writer writer = {.file = stdout};
     copying self = {.call = call, .writer = call->json ? &writer : NULL};
-    if (any_needs_python(call)) {
-        run_python(call);
+    if (check_like(call) != LIG_OK)
+        return cli_failed();
+    if (cli_copy_needs_python(call)) {
+        cli_copy_by_python(call);
         return cli_failed();
     }
     if (call->json)
@@ -508,7 +464,7 @@ static const cli_flag flags[] = {
     {"incremental", 'r', NULL,
      "copy only models that the destination store lacks, or has in an older version"},
     {"rename", 'n', "OLD=NEW", "rename a tensor, or a prefix before '.' or '/'; may be repeated"},
-    {"like", 0, "FILE", "a .keras file with the architecture, for writing .keras"},
+    {"like", 'l', "FILE", "a .keras file with the architecture, for writing .keras"},
     {"limit", 0, "BYTES",
      "memory limit for the tensors of a compressed .npz, .pt, .keras or .h5 file"},
     {"dcp", 0, NULL, "write a torch.distributed.checkpoint directory"},

@@ -6,15 +6,16 @@ import importlib.metadata
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 _NAME = "ligament"
 
 
 def _candidates() -> Iterator[Path]:
-    """Possible locations of the program, most certain first: in a source tree, where the installer
-    put it, and where scripts are."""
+    """Possible locations, most certain first: in a source tree, where the installer put it, and
+    where scripts are."""
     yield Path(__file__).parent / "bin" / _NAME
     try:
         files = importlib.metadata.files("ligament") or ()
@@ -24,14 +25,14 @@ def _candidates() -> Iterator[Path]:
     yield Path(sysconfig.get_path("scripts")) / _NAME
 
 
-def main() -> None:
-    """Replaces this process with the program."""
+def execute(words: Sequence[str]) -> NoReturn:
+    """Replaces this process with `ligament WORDS`."""
     for path in _candidates():
         if path.is_file() and os.access(path, os.X_OK):
             sys.stdout.flush()
-            os.execv(path, ["ligament", *sys.argv[1:]])
+            os.execv(path, [_NAME, *words])
     sys.exit("ligament: the program 'ligament' is missing: install the package ligament again")
 
 
 if __name__ == "__main__":
-    main()
+    execute(sys.argv[1:])

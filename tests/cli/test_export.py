@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import ml_dtypes
 import numpy
@@ -175,26 +174,6 @@ def test_hostile_file_names(ligament, tmp_path, name):
             store.export("m", tmp_path / "py")
     assert "invalid name" in ligament.fails("cp", "store#m", "out", "--folder")
     assert not (tmp_path / "x.json").exists()
-
-
-def test_one_command(ligament, store, root, tmp_path):
-    """cp runs Python for .pt, and the module runs cp for .safetensors."""
-    torch = pytest.importorskip("torch")
-    env = {"LIGAMENT_PYTHON": sys.executable, "PYTHONPATH": str(root / "python")}
-    text = ligament("cp", "store#run/latest", "m.pt", "-p", "model", "--strip=module.", env=env)
-    assert text == "store#run/step-000000000007 -> m.pt  2 tensors, 40 B\n"
-    found = torch.load(tmp_path / "m.pt", weights_only=True)
-    assert set(found) == {"a.w", "b"} and found["a.w"].tolist() == list(range(6))
-    told = json.loads(ligament("cp", "m.pt", "store#back", "-n", "a=c", "--json", env=env))
-    assert told == [{"from": "m.pt", "to": "store", "name": "back", "tensors": 2, "bytes": 40}]
-    assert set(store["back"].tensors) == {"c.w", "b"}
-    assert "no part 'x'" in ligament.fails("cp", "m.pt", "store#n", "-p", "x", env=env)
-
-    module = type(ligament)(sys.executable, tmp_path)
-    text = module("-m", "ligament.convert", "store#back", "out.safetensors", "-t", "x=y", env=env)
-    assert text == "store#back -> out.safetensors  2 tensors, 40 B\n"
-    assert set(safetensors.numpy.load_file(tmp_path / "out.safetensors")) == {"c.w", "b"}
-    module("-m", "ligament.convert", "store#back", "other#x", env=env)
 
 
 def graph(marks: str, prefix: str = "") -> Graph:

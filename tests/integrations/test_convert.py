@@ -13,7 +13,7 @@ import ligament
 import numpy as np
 import pytest
 from ligament.convert import convert
-from ligament.convert.__main__ import main
+from ligament.convert.files import main
 from ligament.convert.pickled import Name, Record, read
 
 torch = pytest.importorskip("torch")
@@ -442,10 +442,14 @@ def test_hostile_keras_files() -> None:
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """tests/cli/test_one_command.py has the command itself."""
     torch.save({"w": torch.ones(2)}, "a.pt")
-    assert main(["a.pt", "store#a", "--tag", "x=y"]) == 0
+    assert main(["a.pt", "store#a", "--tag=x=y", "--metric=acc=0.5"]) == 0
     assert capsys.readouterr().out == "a.pt -> store#a  1 tensor, 8 B\n"
+    with ligament.Store("store") as store:
+        assert store["a"].tags == {"x": "y"} and store["a"].metrics == {"acc": 0.5}
+        store.save("tree", {"a": {"b": np.ones(1)}})
     assert main(["store#a", "b.pt", "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
     assert said == {"from": "store#a", "to": "b.pt", "name": None, "tensors": 1, "bytes": 8}
@@ -457,21 +461,25 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         return err
 
     assert "already exists (use --replace" in fails("store#a", "b.pt")
-    assert main(["store#a", "b.pt", "-f"]) == main(["a.pt", "store#a", "-f"]) == 0
+    assert main(["store#a", "b.pt", "--replace"]) == main(["a.pt", "store#a", "--replace"]) == 0
     capsys.readouterr()
     assert "model 'a' already exists" in fails("a.pt", "store#a")
     assert "'none.pt' does not exist" in fails("none.pt", "store#a")
     assert "no model 'none'" in fails("store#none", "c.pt")
-    assert "neither" in fails("a.pt", "b.pt")
     assert "unknown format" in fails("store", "x")
     assert "part of a tree" not in fails("store#a", "x.keras")
-    with ligament.Store("store") as store:
-        store.save("tree", {"a": {"b": np.ones(1)}})
     assert "part of a tree" in fails("store#tree", "x.h5")
     assert not list(Path().glob("*.h5")) and not list(Path().glob(".ligament*"))
-    with pytest.raises(SystemExit) as ended:
-        main(["a.pt"])
-    assert ended.value.code == 2
+
+
+def test_names_of_imported_models() -> None:
+    torch.save({"w": torch.ones(2)}, "a.pt")
+    Path("odd.pt").mkdir()
+    assert convert("a.pt", "store").target == "store#a"
+    assert convert("a.pt", "store#run/").target == "store#run/a"
+    assert convert("a.pt", "odd.pt").target == "odd.pt#a", "an existing folder is a store"
+    with pytest.raises(ligament.InvalidError, match="only to models of a store"):
+        convert("store#a", "b.pt", metrics={"acc": 1})
 
 
 def test_a_file_in_the_way_stays_when_the_new_one_fails() -> None:

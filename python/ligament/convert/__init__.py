@@ -1,7 +1,7 @@
 """Imports and exports files of other formats: `.pt`, `.keras`, `.h5`, folders of
 torch.distributed.checkpoint.
 
-Nothing in a file is executed. `python -m ligament.convert SOURCE TARGET`.
+Nothing in a file is executed. `ligament cp` and `python -m ligament.convert` use it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def convert(
     replace: bool = False,
     like: str | os.PathLike[str] | None = None,
     tags: Mapping[str, str] | None = None,
+    metrics: Mapping[str, float] | None = None,
     limit: int | None = None,
     part: str | None = None,
     strip: str = "",
@@ -71,7 +72,8 @@ def convert(
     `replace` replaces an existing target. `like` is a .keras file with the architecture, for
     .keras. `limit` is the number of bytes that the tensors of a file may need in total; None means
     100 times the file's size, limited to half of the free memory but at least the size of the file.
-    `part`, `strip` and `rename` select and rename tensors as in `Store.export`."""
+    `part`, `strip` and `rename` select and rename tensors as in `Store.export`. A target
+    `URI#prefix/` is completed by the file's name without its suffix, as is a plain `URI`."""
     here, there = os.fspath(source), os.fspath(target)
     if "#" in here and "#" in there:
         raise InvalidError("both SOURCE and TARGET are models of stores: use `ligament cp`")
@@ -81,7 +83,9 @@ def convert(
         if place.endswith(_CLI):
             raise UnsupportedError(f"'{place}': use `ligament cp` for this format")
     if "#" in here:
-        return _export(here, there, replace, like, tags, (part, strip, rename))
+        if tags or metrics:
+            raise InvalidError("tags and metrics can be added only to models of a store")
+        return _export(here, there, replace, like, (part, strip, rename))
     found = _read(here, limit)
     collected = tensors.collect(found.tree, with_frameworks=True)
     if part or strip or rename:
@@ -89,9 +93,10 @@ def convert(
     uri, _, name = there.partition("#")
     with Store(uri) as store:
         model: Model = store._save(
-            name or _stem(here),
+            name if name and not name.endswith("/") else name + _stem(here),
             collected,
             tags=tags,
+            metrics=metrics,
             meta=found.meta,
             replace=replace,
         )
@@ -147,11 +152,8 @@ def _export(
     target: str,
     replace: bool,
     like: str | os.PathLike[str] | None,
-    tags: Mapping[str, str] | None,
     choice: tuple[str | None, str, Mapping[str, str] | None],
 ) -> Converted:
-    if tags:
-        raise InvalidError("tags can only be added to models of a store")
     uri, _, name = source.partition("#")
     kind = kind_of(target) or "dcp"
     if kind != "keras" and like is not None:
@@ -169,10 +171,11 @@ def _export(
 
 def kind_of(path: str) -> str | None:
     """The reader for a path; None for a store and for formats of `ligament cp`."""
-    if "#" in path:
+    if "#" in path or "://" in path:
         return None
-    if os.path.isfile(os.path.join(path, ".metadata")):
-        return "dcp"
+    if os.path.isdir(path):  # a store may have any name
+        holds = [os.path.isfile(os.path.join(path, name)) for name in (".metadata", "ligament")]
+        return "dcp" if holds == [True, False] else None
     for ends, kind in ((_TORCH, "torch"), (_KERAS, "keras"), (_H5, "h5")):
         if path.endswith(ends):
             return kind
