@@ -47,7 +47,7 @@ static lig_status take_part(cli_batch *batch, const char *part)
     if (kept == 0) {
         char parts[512];
         list_parts(batch, parts, sizeof parts);
-        return lig_fail(LIG_E_NOTFOUND, "the model has no part '%s' (there are %s)", part, parts);
+        return lig_fail(LIG_E_NOTFOUND, "the model has no part '%s' (parts: %s)", part, parts);
     }
     batch->count = kept;
     return LIG_OK;

@@ -81,9 +81,10 @@ static lig_status find_python(char *path, size_t path_bytes)
         snprintf(folder, sizeof folder, "%s/bin", environment) < (int)sizeof folder &&
         in_folder(folder, path, path_bytes))
         return LIG_OK;
-    return lig_fail(LIG_E_UNSUPPORTED,
-                    "this format needs Python, and there is none beside the program (install "
-                    "ligament with pip, or name an interpreter in LIGAMENT_PYTHON)");
+    return lig_fail(
+        LIG_E_UNSUPPORTED,
+        "this format needs Python, but no interpreter was found next to the program (install "
+        "ligament with pip, or name an interpreter in LIGAMENT_PYTHON)");
 }
 
 /* The command line of a module. -P: the working directory may hold files of others. */
@@ -174,7 +175,7 @@ static lig_status receive(const cli_python *python, cli_batch *batch, char **tex
     ssize_t count = file != NULL ? getdelim(&got, &room, '\0', file) : -1;
     lig_status status = count > 0
                             ? cli_batch_text(batch, got, (size_t)count, text)
-                            : lig_fail(LIG_E_IO, "the Python interpreter ended without an answer");
+                            : lig_fail(LIG_E_IO, "the Python interpreter exited without a result");
     *bytes = (size_t)count;
     free(got);
     if (file != NULL)

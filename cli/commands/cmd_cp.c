@@ -67,7 +67,7 @@ static lig_status new_name(const copying *self, const char *name, char **out)
         return cli_format(out, "%s%s", given, name);
     if (self->copied > 0)
         return lig_fail(LIG_E_INVALID,
-                        "cannot copy several models to the one name '%s' (a name that ends in '/' "
+                        "cannot copy several models to one name, '%s' (a name that ends in '/' "
                         "is used as a prefix)",
                         given);
     return cli_format(out, "%s", given);
@@ -185,7 +185,7 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     LIG_TRY(add_metrics(self, batch));
     LIG_TRY(cli_batch_rename(batch, &self->renaming));
     if (self->store == NULL && self->copied > 0)
-        return lig_fail(LIG_E_INVALID, "cannot write several models to the one file '%s'",
+        return lig_fail(LIG_E_INVALID, "cannot write several models to one file, '%s'",
                         self->to.uri);
     if (self->store != NULL) {
         LIG_TRY(cli_side_files_pack(batch));

@@ -64,7 +64,7 @@ static lig_status take_tensors(cli_batch *batch)
     const cli_json_value *root = cli_json_root(batch->json), *at;
     const cli_json_value *list = cli_json_member(root, "tensors");
     if (list == NULL || list->kind != CLI_JSON_ARRAY)
-        return lig_fail(LIG_E_INTERNAL, "invalid answer from " MODULE);
+        return lig_fail(LIG_E_INTERNAL, "invalid reply from " MODULE);
     LIG_TRY(cli_alloc(&batch->tensors, list->count, sizeof *batch->tensors));
     /* A dimension is a value; its stride takes as much again. */
     LIG_TRY(cli_alloc(&batch->shapes, 2 * (size_t)list->span, sizeof *batch->shapes));

@@ -143,8 +143,7 @@ static lig_status check_cover(const parse *self)
     qsort(order, batch->count, sizeof *order, by_place);
     for (size_t i = 0; status == LIG_OK && i < batch->count; i++) {
         if ((const uint8_t *)order[i]->data != at)
-            status =
-                corrupt_tensor(self, order[i]->name, "data of tensors overlaps or leaves a hole");
+            status = corrupt_tensor(self, order[i]->name, "data of tensors overlaps or has gaps");
         at += order[i]->bytes;
     }
     free(order);

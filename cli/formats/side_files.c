@@ -36,7 +36,8 @@ static lig_status read_file(cli_batch *batch, const char *path, const char *name
     char *copy, *text = NULL;
     LIG_TRY(cli_batch_text(batch, name, strlen(name), &copy));
     if (bytes > FILE_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "'%s' has %zu bytes; files beside the weights have at most %d",
+        return lig_fail(LIG_E_LIMIT,
+                        "'%s' has %zu bytes, but the limit for a file stored with a model is %d",
                         path, bytes, FILE_BYTES_MAX);
     if (bytes > 0)
         LIG_TRY(cli_batch_map(&source, path));
@@ -88,7 +89,7 @@ static lig_status write_file(const cli_file *file, const char *folder, int repla
     cli_outfile out;
     char *path;
     if (strchr(file->name, '/') != NULL || file->name[0] == '.' || file->name[0] == '\0')
-        return lig_fail(LIG_E_INVALID, "invalid name of a file beside the weights: '%.200s'",
+        return lig_fail(LIG_E_INVALID, "invalid name of a file stored with a model: '%.200s'",
                         file->name);
     LIG_TRY(cli_format(&path, "%s/%s", folder, file->name));
     int keep = !replace && access(path, F_OK) == 0;

@@ -81,6 +81,6 @@ lig_status cli_known_check(const cli_known *names, int is_tag, const char *name,
         return lig_fail(LIG_E_NOTFOUND, "no model of '%s' has the %s '%s': none has any %s", uri,
                         what, name, what);
     list_text(list, count, known, sizeof known);
-    return lig_fail(LIG_E_NOTFOUND, "no model of '%s' has the %s '%s' (there %s %s)", uri, what,
-                    name, count == 1 ? "is" : "are", known);
+    return lig_fail(LIG_E_NOTFOUND, "no model of '%s' has the %s '%s' (known: %s)", uri, what, name,
+                    known);
 }

@@ -67,7 +67,7 @@ static lig_status write_all(const cli_outfile *out, const void *data, uint64_t b
         if (wrote < 0 && errno == EINTR)
             continue;
         if (wrote < 0 && out->is_socket && (errno == EPIPE || errno == ECONNRESET))
-            return lig_fail(LIG_E_PEER, "cannot write '%s': the reader has closed it", out->path);
+            return lig_fail(LIG_E_PEER, "cannot write '%s': the reader closed the pipe", out->path);
         if (wrote < 0)
             return cli_fail_path(out->path, "write");
         at += wrote;

@@ -161,7 +161,7 @@ def read_secret(path: str) -> bytes:
         if facts.st_mode & 0o077:
             raise DeniedError(
                 f"others can read or write the secret file {path!r}: chmod 600 it, and "
-                "create a new secret if somebody may have read it"
+                "create a new secret if others may have read it"
             )
         if facts.st_uid not in (0, os.geteuid()):
             raise DeniedError(f"the secret file {path!r} belongs to another user")

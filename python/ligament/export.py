@@ -60,7 +60,7 @@ def renamed(
         parts = list(dict.fromkeys(name.replace("/", ".").partition(".")[0] for name in kept))
         kept = {name: rest.lstrip("./") or name for name, rest in below.items() if rest is not None}
         if not kept:
-            raise NotFoundError(f"the model has no part '{part}' (there are {', '.join(parts)})")
+            raise NotFoundError(f"the model has no part '{part}' (parts: {', '.join(parts)})")
     if strip:
         if not any(name.startswith(strip) for name in kept.values()):
             raise NotFoundError(f"no tensor name begins with '{strip}'")
@@ -223,7 +223,7 @@ def _write_folder(
 
 def _write_beside(folder: str, name: str, memory: Any, replace: bool) -> None:
     if not name or "/" in name or name.startswith("."):
-        raise InvalidError(f"invalid name of a file beside the weights: '{name}'")
+        raise InvalidError(f"invalid name of a file stored with a model: '{name}'")
     path = os.path.join(folder, name)
     if replace or not os.path.exists(path):
         with _appearing(path, True) as file:

@@ -46,7 +46,7 @@ static int compare(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 lig_status ligi_item_key_check(const void *key, size_t key_bytes)
 {
     if (key == NULL || key_bytes == 0 || key_bytes > LIGI_ITEM_KEY_MAX)
-        return lig_fail(LIG_E_INVALID, "a key of %zu bytes: 1 to %d are allowed", key_bytes,
+        return lig_fail(LIG_E_INVALID, "invalid key of %zu bytes (expected 1 to %d)", key_bytes,
                         LIGI_ITEM_KEY_MAX);
     return LIG_OK;
 }

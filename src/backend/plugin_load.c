@@ -30,8 +30,8 @@ static lig_status check_numbers(const char *path, const lig_plugin *entry)
     if (entry->struct_bytes != sizeof(lig_plugin) || entry->ops_bytes != sizeof(lig_backend_ops) ||
         entry->tensor_bytes != sizeof(lig_tensor))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "plugin %s has structs of %u, %u and %u bytes, but this library of %zu, "
-                        "%zu and %zu (rebuild it with this library's headers)",
+                        "plugin %s has structs of %u, %u and %u bytes, but this library expects "
+                        "%zu, %zu and %zu (rebuild it with this library's headers)",
                         path, entry->struct_bytes, entry->ops_bytes, entry->tensor_bytes,
                         sizeof(lig_plugin), sizeof(lig_backend_ops), sizeof(lig_tensor));
     if (entry->ops == NULL || entry->host == NULL)
@@ -63,7 +63,7 @@ static lig_status check_volume(const char *path, const lig_volume_ops *volume)
 {
     if (volume->struct_bytes != sizeof(lig_volume_ops))
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "plugin %s: its lig_volume_ops has %u bytes, but this library's %zu "
+                        "plugin %s: its lig_volume_ops has %u bytes, but this library expects %zu "
                         "(rebuild the plugin)",
                         path, volume->struct_bytes, sizeof(lig_volume_ops));
     const struct {

@@ -68,7 +68,7 @@ lig_status ligi_backend_register(const char *name, const lig_backend_ops *ops)
         status =
             lig_fail(LIG_E_EXISTS, "backend '%s' already exists (rename one of the two)", name);
     } else if (there == NULL && plugin_count == PLUGINS_MAX) {
-        status = lig_fail(LIG_E_LIMIT, "too many plugins: %d are loaded, '%s' would be one more",
+        status = lig_fail(LIG_E_LIMIT, "too many plugins: the limit is %d (cannot load '%s')",
                           PLUGINS_MAX, name);
     } else if (there == NULL) {
         plugins[plugin_count].name = name;

@@ -103,7 +103,7 @@ static void test_strangers_are_shown_out(void **state)
                                {.head = beat, .head_bytes = 2, .iov = &piece, .count = 1}};
     intrude(cast.address, &sends[0], 1, "joins too late");
     intrude(cast.address, &sends[1], 1, "malformed group message");
-    intrude(cast.address, &sends[2], 1, "the peer speaks 9");
+    intrude(cast.address, &sends[2], 1, "the peer has version 9");
     intrude(cast.address, &sends[3], 1, "refused");
     intrude(cast.address, &sends[4], 1, "malformed group message");
     intrude(cast.address, &sends[5], 1, "has no payload");

@@ -229,7 +229,7 @@ static void test_timeout_tells_what_was_tried(void **state)
     one->options.timeout_ns = 200 * MS;
     all_do(&cast, run_open);
     assert_status(one->status, LIG_E_TIMEOUT);
-    assert_non_null(strstr(one->text, "nobody in this process listens at 'inproc:left'"));
+    assert_non_null(strstr(one->text, "nothing in this process is listening at 'inproc:left'"));
     close_all(&cast);
 }
 

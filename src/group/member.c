@@ -260,7 +260,7 @@ static void judge_coordinator(ligi_group *group, int64_t now_ns)
     lig_status status = lig_fail(
         LIG_E_PEER,
         "the coordinator at %s has been silent for %lld ms (liveness_ms=%lld): this "
-        "process is cut off from its group; join again",
+        "process is disconnected from its group; join again",
         group->address, (long long)(silent / 1000000), (long long)(group->liveness_ns / 1000000));
     ligi_member_end(group, LIGI_CHANGE_EXPELLED, status);
 }

@@ -148,10 +148,10 @@ lig_status ligi_message_decode(const void *head, size_t bytes, ligi_pieces *piec
     if (bytes < LIGI_MESSAGE_SMALL_BYTES || bytes > LIGI_MESSAGE_BYTES_MAX)
         return corrupt("its length");
     if (at[1] != LIGI_MESSAGE_VERSION)
-        return lig_fail(
-            LIG_E_UNSUPPORTED,
-            "protocol version mismatch in the mesh: the peer speaks %u, this library %d", at[1],
-            LIGI_MESSAGE_VERSION);
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "protocol version mismatch in the mesh: the peer has version %u, this "
+                        "process version %d",
+                        at[1], LIGI_MESSAGE_VERSION);
     *message = (ligi_message){.kind = (ligi_message_kind)at[0],
                               .serial = load64(at + AT_SERIAL),
                               .push_count = load16(at + AT_PUSH),

@@ -114,7 +114,7 @@ static lig_status fill(lig_mesh *mesh, ligi_request *request, int64_t deadline)
     if (waited == LIG_E_TIMEOUT)
         return lig_fail(waited,
                         "timeout: request %llu was answered, but the stream that fills its tensors "
-                        "has not got there",
+                        "has not reached that point",
                         (unsigned long long)request->handler);
     LIG_TRY(waited);
     return ligi_session_usable(&mesh->session);
@@ -209,9 +209,9 @@ lig_status lig_mesh_fetch_trace(lig_mesh *mesh, uint64_t handler, uint64_t stamp
     ligi_request *request;
     lig_status status = ligi_worker_requests_with(&mesh->outbox, handler, &request);
     if (status == LIG_OK && !request->waited)
-        status = lig_fail(LIG_E_BUSY,
-                          "request %llu has not been waited for: its trace is available afterwards",
-                          (unsigned long long)handler);
+        status =
+            lig_fail(LIG_E_BUSY, "wait for request %llu first: its trace is available afterwards",
+                     (unsigned long long)handler);
     if (status == LIG_OK)
         memcpy(stamps, request->stamps, sizeof request->stamps);
     ligi_mesh_leave(mesh);

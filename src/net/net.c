@@ -286,7 +286,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
     }
     LIG_TRY(ligi_transport_find(scheme, &ops));
     if (net->slot_count == LIGI_TRANSPORTS_MAX)
-        return lig_fail(LIG_E_LIMIT, "too many transports: %d are in use, '%s' would be one more",
+        return lig_fail(LIG_E_LIMIT, "too many transports: the limit is %d (cannot open '%s')",
                         LIGI_TRANSPORTS_MAX, scheme);
     ligi_transport_slot *made = &net->slots[net->slot_count];
     LIG_TRY(ops->open(net, &host_functions, &made->self));

@@ -38,7 +38,7 @@ WAYS = [
      {"model.module.a.w", "model.module.c", "optimizer.state.0.exp_avg"}),
 ]  # fmt: skip
 WRONG = [
-    ({"part": "mod"}, "no part 'mod' (there are model, optimizer)"),
+    ({"part": "mod"}, "no part 'mod' (parts: model, optimizer)"),
     ({"strip": "x."}, "no tensor name begins with 'x.'"),
     ({"rename": {"model.mod": "m"}}, "no tensor is named 'model.mod'"),
     ({"part": "model", "rename": {"module.a.w": "module.b"}}, "module.b"),

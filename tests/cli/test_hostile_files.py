@@ -47,8 +47,8 @@ SAFETENSORS = {
     "one offset": (header({"a": entry(offsets=[0])}, bytes(8)), "two integers"),
     "backwards": (header({"a": entry(offsets=(8, 0))}, bytes(8)), "outside the file"),
     "outside": (header({"a": entry(offsets=(0, 8))}, bytes(7)), "outside the file"),
-    "overlap": (header({"a": entry(), "b": entry()}, bytes(8)), "overlaps or leaves a hole"),
-    "hole": (header({"a": entry(offsets=(8, 16))}, bytes(16)), "overlaps or leaves a hole"),
+    "overlap": (header({"a": entry(), "b": entry()}, bytes(8)), "overlaps or has gaps"),
+    "hole": (header({"a": entry(offsets=(8, 16))}, bytes(16)), "overlaps or has gaps"),
     "left over": (header({"a": entry()}, bytes(9)), "unused bytes"),
     "twice": (
         header(json.dumps(TWO).replace('"b"', '"a"'), bytes(16)),

@@ -66,8 +66,8 @@ def test_where_with_order_and_limit(ligament, store):
 @pytest.mark.parametrize(
     ("where", "status", "sentence"),
     [
-        ("vall_acc>0.9", 1, "no model of 'store' has the metric 'vall_acc' (there are acc, loss)"),
-        ("tag.runs=a", 1, "has the tag 'runs' (there are epoch, run)"),
+        ("vall_acc>0.9", 1, "no model of 'store' has the metric 'vall_acc' (known: acc, loss)"),
+        ("tag.runs=a", 1, "has the tag 'runs' (known: epoch, run)"),
         ("acc>", 2, "expected a value at the end"),
         ("acc>high", 2, "'high' is not a number"),
         ("bytes>big", 2, "'big' is not a size"),

@@ -501,7 +501,7 @@ def test_secret() -> None:
 def test_a_scheduler_by_arguments() -> None:
     """Server 0 leaves the address to the scheduler, in any start order."""
     common: dict[str, Any] = {"workers": 1, "servers": 1, "address": f"inproc:{uuid.uuid4().hex}"}
-    with pytest.raises(ligament.TimeoutError, match="nobody in this process listens"):
+    with pytest.raises(ligament.TimeoutError, match="nothing in this process is listening"):
         Mesh("server", 0, **common, scheduler=True, timeout_ms=50)
     with pytest.raises(ligament.InvalidError, match="scheduler=False"):
         Mesh("scheduler", 0, **common, scheduler=False)

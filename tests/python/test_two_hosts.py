@@ -156,7 +156,7 @@ def test_a_cut_cable_and_a_second_life(hosts):
     assert wait_for(far, "ready") == "ready server-0-tcp\n"
     hosts.cable("down")
     wait_for(server, "worker-1-lost-1")
-    assert "cut off from its group" in wait_for(far, "PeerError")
+    assert "disconnected from its group" in wait_for(far, "PeerError")
     hosts.cable("up")
     again = hosts.start(1, "worker", 1)
     wait_for(again, "ready")

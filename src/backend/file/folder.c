@@ -227,7 +227,8 @@ static lig_status open_packs(ligi_file *self)
         ligi_entry_folder(self->folder_fd, self->place, LIGI_NAME_PACKS, &self->packs_fd);
     if (status == LIG_E_NOTFOUND)
         return lig_fail(status,
-                        "%s has lost its packs: the folder '" LIGI_NAME_PACKS "' is missing",
+                        "the packs of %s are missing: there is no folder '" LIGI_NAME_PACKS
+                        "' is missing",
                         self->place);
     LIG_TRY(status);
     return ligi_entry_identify(self->packs_fd, self->place, LIGI_NAME_PACKS, &self->packs_id);

@@ -66,7 +66,8 @@ static lig_status apply(ligi_mem_volume *volume, const lig_catalog_edit *edit)
 
     if (current != edit->version)
         return lig_fail(LIG_E_BUSY,
-                        "the catalog is at version %" PRIu64 ", the change was made for %" PRIu64,
+                        "the catalog is at version %" PRIu64
+                        ", but the change is based on %" PRIu64,
                         current, edit->version);
     LIG_TRY(catalog_create(&next));
     lig_status status = ligi_item_map_edit(old == NULL ? NULL : old->items, edit->ops,

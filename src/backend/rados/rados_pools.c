@@ -21,7 +21,8 @@ static lig_status split_place(ligi_rados *e, const char *rest)
     size_t bytes = slash != NULL ? (size_t)(slash - rest) : strlen(rest);
 
     if (bytes == 0)
-        return e->host->fail(LIG_E_INVALID, "rados:// without a pool (rados://pool/prefix)");
+        return e->host->fail(LIG_E_INVALID,
+                             "rados: URI without a pool (expected rados://pool/prefix)");
     e->pool = strndup(rest, bytes);
     e->prefix = strdup(slash != NULL ? slash + 1 : "");
     if (e->pool == NULL || e->prefix == NULL)
@@ -42,8 +43,7 @@ static lig_status set_timeouts(ligi_rados *e)
         /* Before Ceph 15 the mount timeout was a whole number; 0 would mean no limit. */
         snprintf(text, sizeof text, "%.0f", seconds < 1 ? 1.0 : seconds);
         if (e->api.rados_conf_set(e->cluster, names[i], text) != 0)
-            return e->host->fail(LIG_E_UNSUPPORTED, "librados does not know the option %s",
-                                 names[i]);
+            return e->host->fail(LIG_E_UNSUPPORTED, "librados has no option '%s'", names[i]);
     }
     return LIG_OK;
 }

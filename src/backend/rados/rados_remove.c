@@ -265,7 +265,7 @@ lig_status ligi_rados_drafts_remove(void *self, int *more)
         }
     }
     if (result < 0)
-        return ligi_rados_fail(e, result, "removing what dead writers left");
+        return ligi_rados_fail(e, result, "removing leftovers of dead writers");
     *more = result > 0;
     return LIG_OK;
 }

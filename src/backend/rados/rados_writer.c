@@ -153,8 +153,8 @@ lig_status ligi_rados_object_room(void *writer, void **memory, uint64_t *bytes)
 static lig_status claim_lost(const rados_writer *w)
 {
     return w->e->host->fail(LIG_E_IO,
-                            "pack %016llx was taken for a dead writer's: this process was stopped "
-                            "or cut off for longer than its claim lasts (ttl=)",
+                            "pack %016llx was treated as a leftover: this process was stopped or "
+                            "disconnected for longer than ttl=",
                             (unsigned long long)w->body.object.id);
 }
 

@@ -54,9 +54,9 @@ lig_status ligi_engine_load(const char *scheme, const char *package, const ligi_
     void *library = ligi_library_beside(name);
     if (library == NULL)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s: stores are not available here: %s (install %s: apt install %s; then "
-                        "this library must have been built with it)",
-                        scheme, dlerror(), package, package);
+                        "%s: stores are not available: %s (apt install %s, and use a build of this "
+                        "library that supports it)",
+                        scheme, dlerror(), package);
     const ligi_engine_ops *found = dlsym(library, "lig_engine_entry");
     if (found == NULL || found->abi != LIGI_ENGINE_ABI || found->size != sizeof *found)
         return lig_fail(LIG_E_UNSUPPORTED,

@@ -112,7 +112,9 @@ static lig_status fill_record(ligi_remote_volume *volume, const ligi_remote_stat
     edit->previous = base->chain;
     LIG_TRY(ligi_remote_record_put(bytes, edit));
     if (bytes->bytes > volume->limits.record_bytes_max)
-        return lig_fail(LIG_E_LIMIT, "a commit of %zu bytes: at most %" PRIu64 " are allowed at %s",
+        return lig_fail(LIG_E_LIMIT,
+                        "a commit of %zu bytes is too large: the limit is %" PRIu64
+                        " are allowed at %s",
                         bytes->bytes, volume->limits.record_bytes_max, volume->name);
     return LIG_OK;
 }
@@ -123,10 +125,10 @@ static lig_status unknown(ligi_remote_volume *volume, uint64_t version)
     if (version > volume->unsettled)
         volume->unsettled = version;
     pthread_mutex_unlock(&volume->lock);
-    return ligi_fail_again(LIG_E_IO,
-                           "the outcome of a commit to %s is unknown (the next look at the catalog "
-                           "shows it): %s",
-                           volume->name, lig_error_text());
+    return ligi_fail_again(
+        LIG_E_IO,
+        "the outcome of a commit to %s is unknown (the next read of the catalog shows it): %s",
+        volume->name, lig_error_text());
 }
 
 static lig_status send_record(ligi_remote_volume *volume, const ligi_remote_state *base,
@@ -203,8 +205,8 @@ static lig_status busy(ligi_remote_volume *volume, uint64_t version)
     uint64_t now = state->version;
     ligi_remote_state_release(state);
     return lig_fail(LIG_E_BUSY,
-                    "the catalog is at version %" PRIu64 ", the change was made for %" PRIu64, now,
-                    version);
+                    "the catalog is at version %" PRIu64 ", but the change is based on %" PRIu64,
+                    now, version);
 }
 
 static lig_status check_edit(const lig_catalog_edit *edit)

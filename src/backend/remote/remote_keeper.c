@@ -135,7 +135,7 @@ static void work(ligi_remote_volume *volume, lig_status (*job)(ligi_remote_volum
 {
     pthread_mutex_unlock(&volume->lock);
     if (job(volume) != LIG_OK)
-        ligi_log(LIG_LOG_WARNING, "%s: %s failed, and is tried again later: %s", volume->name, what,
+        ligi_log(LIG_LOG_WARNING, "%s: %s failed and will be retried: %s", volume->name, what,
                  lig_error_text());
     pthread_mutex_lock(&volume->lock);
 }

@@ -127,8 +127,7 @@ static lig_status read_checkpoint(ligi_remote_volume *volume, uint64_t version,
     free(bytes);
     if (status == LIG_OK && (*state)->version != version) {
         ligi_remote_state_release(*state);
-        status = lig_fail(LIG_E_CORRUPT,
-                          "checkpoint %" PRIu64 " of %s says that it is of another version",
+        status = lig_fail(LIG_E_CORRUPT, "checkpoint %" PRIu64 " of %s has a different version",
                           version, volume->name);
     }
     return status;
@@ -402,8 +401,8 @@ static lig_status remove_checkpoint(ligi_remote_volume *volume, uint64_t version
 {
     lig_status result = LIG_OK;
 
-    LIG_TRY(volume->ops->object_remove(volume->engine, LIGI_OBJECT_CHECKPOINT, &version, 1,
-                                       &result));
+    LIG_TRY(
+        volume->ops->object_remove(volume->engine, LIGI_OBJECT_CHECKPOINT, &version, 1, &result));
     return result;
 }
 

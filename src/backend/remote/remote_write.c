@@ -56,8 +56,7 @@ static lig_status create_object(remote_writer *self, uint64_t bytes, uint64_t *i
                                             &self->object);
     }
     if (status == LIG_E_EXISTS)
-        return lig_fail(LIG_E_INTERNAL, "%s: every random number for a pack is in use",
-                        volume->name);
+        return lig_fail(LIG_E_INTERNAL, "%s: no unused pack id was found", volume->name);
     return status;
 }
 

@@ -90,7 +90,7 @@ static lig_status probe(ligi_s3 *s3)
                 "reading works with ?mode=r)",
                 place->bucket, place->host, state.written, PROBES);
     }
-    return s3->host->fail(LIG_E_IO, "%s (%u of %d requests had no clear answer)", state.why,
+    return s3->host->fail(LIG_E_IO, "%s (%u of %d requests had no valid response)", state.why,
                           state.unclear, PROBES);
 }
 

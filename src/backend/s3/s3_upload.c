@@ -24,10 +24,11 @@ lig_status ligi_s3_upload_start(ligi_s3_upload *upload)
         !ligi_s3_upload_parse(transfer.received != NULL ? transfer.received : "",
                               transfer.received_bytes, upload->id)) {
         upload->id[0] = '\0';
-        status = s3->host->fail(LIG_E_IO,
-                                "s3: cannot start the upload of %s: malformed answer (is it an S3 "
-                                "endpoint?)",
-                                upload->key);
+        status =
+            s3->host->fail(LIG_E_IO,
+                           "s3: cannot start the upload of %s: malformed response (is it an S3 "
+                           "endpoint?)",
+                           upload->key);
     }
     free(transfer.received);
     return status;

@@ -52,7 +52,7 @@ static int64_t *add_room(ligi_evo_state *state, size_t count)
 
 static lig_status out_of_memory(void)
 {
-    return lig_fail(LIG_E_NOMEM, "out of memory for time stamps");
+    return lig_fail(LIG_E_NOMEM, "out of memory for timestamps");
 }
 
 static lig_status take_served(ligi_evo_state *state, lig_store *store, const char *operation)

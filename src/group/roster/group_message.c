@@ -218,10 +218,10 @@ lig_status ligi_group_message_decode(const void *data, size_t bytes, ligi_group_
     ligi_reader reader = {.data = data, .bytes = bytes};
     uint8_t version = ligi_get_u8(&reader);
     if (!reader.failed && version != LIGI_GROUP_MESSAGE_VERSION)
-        return lig_fail(
-            LIG_E_UNSUPPORTED,
-            "protocol version mismatch in the group: the peer speaks %u, this process %d", version,
-            LIGI_GROUP_MESSAGE_VERSION);
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "protocol version mismatch in the group: the peer has version %u, this "
+                        "process version %d",
+                        version, LIGI_GROUP_MESSAGE_VERSION);
     *message = (ligi_group_message){.kind = (ligi_group_message_kind)ligi_get_u8(&reader)};
     if (!reader.failed)
         get_body(&reader, message, join);

@@ -14,8 +14,8 @@ static lig_status check_server(const ligi_session_peer *peer, const ligi_session
 {
     if (claim->rank == peer->rank || claim->rank == LIGI_RANK_ANY)
         return LIG_OK;
-    return lig_fail(LIG_E_MISMATCH, "expected %s of rank %u, but the one of rank %u answered",
-                    peer->noun, peer->rank, claim->rank);
+    return lig_fail(LIG_E_MISMATCH, "expected %s %u, but %s %u answered", peer->noun, peer->rank,
+                    peer->noun, claim->rank);
 }
 
 /* It may connect before the group has released this process: then meet checks it. */

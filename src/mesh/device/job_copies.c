@@ -172,7 +172,7 @@ static lig_status find_route(ligi_party *party, ligi_job *job, uint32_t i, route
         found->lent = ligi_arenas_find(&party->arenas, place, tensor->bytes);
         if (found->lent == NULL)
             return lig_fail(LIG_E_CORRUPT,
-                            "protocol error: worker %u named memory that it has not lent",
+                            "protocol error: worker %u referred to memory that it has not shared",
                             party->peer.index);
     }
     LIG_TRY(ligi_registered_fits(buffer, tensor->bytes));
@@ -361,7 +361,7 @@ static lig_status answer_one(ligi_party *party, ligi_job *job, uint32_t i, const
     if (where->kind == LIGI_PLACE_ARENA) {
         void *to = ligi_arenas_find(&party->arenas, where, tensor->bytes);
         if (to == NULL)
-            return lig_fail(LIG_E_PEER, "worker %u named memory that it has not lent",
+            return lig_fail(LIG_E_PEER, "worker %u referred to memory that it has not shared",
                             party->peer.index);
         return add_copy(job->copies, to, data, tensor->bytes);
     }

@@ -63,10 +63,11 @@ lig_status ligi_hello_decode(const void *data, size_t bytes, ligi_hello *hello, 
     uint32_t version = ligi_get_u32(&reader);
 
     if (!reader.failed && version != LIGI_NET_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "protocol version mismatch: the peer speaks %u, this process %d (use the "
-                        "same version of Ligament on both sides)",
-                        version, LIGI_NET_VERSION);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "protocol version mismatch: the peer has version %u, this process version %d (use the "
+            "same version of Ligament on both sides)",
+            version, LIGI_NET_VERSION);
     *service = ligi_get_u32(&reader);
     get_id(&reader, hello->boot_id);
     get_id(&reader, hello->net_id);

@@ -54,7 +54,7 @@ static void hellos(void **state)
     }
     writer.data[0] = LIGI_NET_VERSION + 1;
     assert_status(ligi_hello_decode(writer.data, writer.bytes, &back, &service), LIG_E_UNSUPPORTED);
-    assert_says("the peer speaks 2");
+    assert_says("the peer has version 2");
     ligi_writer_fini(&writer);
 }
 

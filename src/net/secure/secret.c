@@ -31,8 +31,8 @@ static lig_status check_size(const char *path, size_t bytes)
     if (bytes >= LIG_SECRET_LEAST && bytes <= LIG_SECRET_MOST)
         return LIG_OK;
     return lig_fail(LIG_E_INVALID,
-                    "the secret of %s has %zu bytes, expected %d to %d (best: 64 hexadecimal "
-                    "digits of 32 random bytes)",
+                    "the secret of %s has %zu bytes, expected %d to %d (recommended: 64 "
+                    "hexadecimal digits of 32 random bytes)",
                     path, bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
 }
 

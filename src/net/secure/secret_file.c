@@ -22,7 +22,7 @@ static lig_status check_file(const char *path, const struct stat *file, size_t m
     if ((file->st_mode & 077) != 0)
         return lig_fail(LIG_E_DENIED,
                         "secret file %s is accessible by others (mode %03o): chmod 600 it, and "
-                        "create a new secret if somebody may have read it",
+                        "create a new secret if others may have read it",
                         path, (unsigned)(file->st_mode & 0777));
     if ((uint64_t)file->st_size > most)
         return lig_fail(LIG_E_INVALID, "secret file %s has %lld bytes, expected at most %zu", path,

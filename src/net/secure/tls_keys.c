@@ -36,8 +36,8 @@ static lig_status check_secret(size_t bytes, const char *group)
 {
     if (bytes < LIG_SECRET_LEAST || bytes > LIG_SECRET_MOST)
         return lig_fail(LIG_E_INVALID,
-                        "the secret has %zu bytes, expected %d to %d (best made by `ligament "
-                        "launch` or from 32 random bytes)",
+                        "the secret has %zu bytes, expected %d to %d (recommended: 64 hexadecimal "
+                        "digits of 32 random bytes)",
                         bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
     if (strlen(group) > GROUP_BYTES_MAX)
         return lig_fail(LIG_E_LIMIT, "the group id has %zu bytes, but the limit is %d",

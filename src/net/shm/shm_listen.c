@@ -275,8 +275,10 @@ static lig_status reach(const char *name, int64_t uid, int *fd)
     lig_status status = LIG_OK;
     if (connect(*fd, (const struct sockaddr *)&address, bytes) != 0) {
         int nobody = errno == ECONNREFUSED || errno == ENOENT || errno == EAGAIN;
-        status = nobody ? lig_fail(LIG_E_PEER, "nobody %s at 'shm:%s'",
-                                   errno == EAGAIN ? "has time" : "listens", name)
+        status = nobody ? lig_fail(LIG_E_PEER, "%s at 'shm:%s'",
+                                   errno == EAGAIN ? "too many connections are waiting"
+                                                   : "nothing is listening",
+                                   name)
                         : ligi_fail_errno(errno, "cannot connect to 'shm:%s'", name);
     }
     if (status == LIG_OK)

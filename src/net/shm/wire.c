@@ -185,11 +185,12 @@ static lig_status take_rings(ligi_wire *wire, const packet *said, int fd)
                         ligi_link_name(wire->link));
     if (said->version != LIGI_NET_VERSION || said->first_bytes != ligi_shm_shape.first_bytes ||
         said->full_bytes != ligi_shm_shape.full_bytes || said->bytes != LIGI_SHM_MEMORY_BYTES)
-        return lig_fail(
-            LIG_E_DENIED,
-            "%s speaks version %u with rings of %u and %u bytes, this process %d, %u, %u",
-            ligi_link_name(wire->link), said->version, said->first_bytes, said->full_bytes,
-            LIGI_NET_VERSION, ligi_shm_shape.first_bytes, ligi_shm_shape.full_bytes);
+        return lig_fail(LIG_E_DENIED,
+                        "%s has version %u with rings of %u and %u bytes, this process version %d "
+                        "with %u and %u",
+                        ligi_link_name(wire->link), said->version, said->first_bytes,
+                        said->full_bytes, LIGI_NET_VERSION, ligi_shm_shape.first_bytes,
+                        ligi_shm_shape.full_bytes);
     LIG_TRY(ligi_sealed_check(fd, said->bytes));
     return attach(wire, fd, 0);
 }

@@ -307,7 +307,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
         connect(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : errno;
     if (number == ECONNREFUSED) {
         close(fd);
-        return lig_fail(LIG_E_PEER, "nobody listens at '%s'", peer);
+        return lig_fail(LIG_E_PEER, "nothing is listening at '%s'", peer);
     }
     if (number != 0 && number != EINPROGRESS) {
         close(fd);

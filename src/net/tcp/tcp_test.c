@@ -202,7 +202,7 @@ static void another_version_is_told(void **state)
     assert_true(got > LIGI_PREFIX_BYTES + 4);
     answer[got] = '\0';
     assert_int_equal(answer[3], LIGI_KIND_BYE);
-    assert_non_null(strstr((char *)answer + LIGI_PREFIX_BYTES + 4, "the peer speaks 2"));
+    assert_non_null(strstr((char *)answer + LIGI_PREFIX_BYTES + 4, "the peer has version 2"));
     close(fd);
     side_close(&server);
 }

@@ -69,8 +69,9 @@ static lig_status check_device(const ligi_ucx_self *self)
     int found = fclose(stream) == 0 && ligi_ucx_device_in(text);
     free(text);
     return found ? LIG_OK
-                 : self->host->fail(LIG_E_UNSUPPORTED,
-                                    "UCX has no RDMA device here (tcp is as fast, and encrypted)");
+                 : self->host->fail(
+                       LIG_E_UNSUPPORTED,
+                       "UCX found no RDMA device (use tcp, which is as fast and encrypted)");
 }
 
 static lig_status make_worker(ligi_ucx_self *self)
@@ -207,8 +208,9 @@ static lig_status check_address(ligi_ucx_self *self, const ligi_uri *uri, ligi_u
     if (ligi_ucx_address_loopback(address))
         return LIG_OK;
     if (self->host->net_secret(self->net, &secret_bytes) == NULL)
-        return self->host->fail(LIG_E_DENIED, "'ucx:%s' is not on this host, which needs a secret",
-                                uri->rest);
+        return self->host->fail(
+            LIG_E_DENIED, "'ucx:%s' is not on this host: connections between hosts need a secret",
+            uri->rest);
     if (!chosen.trusted)
         return self->host->fail(LIG_E_DENIED,
                                 "'ucx:%s' is not on this host, and UCX does not encrypt: add "

@@ -288,7 +288,7 @@ lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
         status = ligi_session_usable(&node->session);
     if (status == LIG_OK && ahead)
         return lig_fail(LIG_E_TIMEOUT,
-                        "%s '%s': node %u has given it up: call it again on all nodes", call->verb,
+                        "%s '%s': node %u has abandoned it: call it again on all nodes", call->verb,
                         call->model, ahead);
     return status;
 }

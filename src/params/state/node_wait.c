@@ -69,7 +69,7 @@ lig_status ligi_node_wait(lig_params *node, int (*until)(void *context), void *c
         if (status != LIG_E_TIMEOUT || last)
             return status;
         if (!node->patience(node->patience_context))
-            return lig_fail(LIG_E_CLOSED, "the call was cancelled while it waited");
+            return lig_fail(LIG_E_CLOSED, "the call was cancelled while waiting");
         left = ligi_time_left(deadline);
     }
 }

@@ -103,10 +103,9 @@ lig_status ligi_params_message_check(const void *head, size_t bytes, uint64_t pa
         return corrupt("its length");
     memcpy(message, head, sizeof *message);
     if (message->version != LIGI_PARAMS_MESSAGE_VERSION)
-        return lig_fail(
-            LIG_E_UNSUPPORTED,
-            "a node speaks version %u of the parameter protocol, this library version %d",
-            message->version, LIGI_PARAMS_MESSAGE_VERSION);
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "a node has version %u of the parameter protocol, this process version %d",
+                        message->version, LIGI_PARAMS_MESSAGE_VERSION);
     if (message->kind < LIGI_PARAMS_SHARE || message->kind > LIGI_PARAMS_SNAPSHOT)
         return corrupt("its kind");
     int about_keys = message->kind == LIGI_PARAMS_REQUEST || message->kind == LIGI_PARAMS_RESPONSE;
@@ -230,7 +229,7 @@ lig_status ligi_params_hello_check(const ligi_params_hello *own, const void *dat
 {
     if (bytes != sizeof *other || memcmp(data, magic, sizeof magic) != 0)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the peer speaks another version of the parameter protocol");
+                        "the peer uses another version of the parameter protocol");
     memcpy(other, data, sizeof *other);
     if (own->group_id && other->group_id && own->group_id != other->group_id)
         return lig_fail(LIG_E_DENIED, "the peer belongs to another group");

@@ -270,8 +270,8 @@ static lig_status pin_packs(joining *self, const ligi_plan *plan)
         if (status == LIG_E_NOTFOUND)
             status = lig_fail(
                 status,
-                "part %zu of '%s' does not exist any more: it was closed, or its process has ended",
-                i, self->name);
+                "part %zu of '%s' no longer exists: it was closed, or its process has ended", i,
+                self->name);
         else if (status == LIG_OK && bytes != self->parts[i].pack_bytes)
             status =
                 lig_fail(LIG_E_CORRUPT, "part %zu of '%s' has %llu bytes, but %llu were written", i,

@@ -136,10 +136,11 @@ static lig_status open_part(const void *bytes, size_t size, const void *uuid, li
         return lig_fail(LIG_E_CORRUPT, "not a part: wrong magic number");
     uint64_t version = ligi_get_varint(reader);
     if (version != PART_VERSION)
-        return lig_fail(LIG_E_UNSUPPORTED,
-                        "the part has version %llu, but this library %d (use one version of "
-                        "Ligament in all processes)",
-                        (unsigned long long)version, PART_VERSION);
+        return lig_fail(
+            LIG_E_UNSUPPORTED,
+            "the part has version %llu, but this library supports version %d (use one version of "
+            "Ligament in all processes)",
+            (unsigned long long)version, PART_VERSION);
     ligi_reader end = {.data = bytes, .bytes = size, .at = size - HASH_BYTES};
     if (ligi_get_u64(&end) != ligi_hash64_plain(bytes, size - HASH_BYTES))
         return lig_fail(LIG_E_CORRUPT, "the part is damaged");

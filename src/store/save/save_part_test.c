@@ -349,7 +349,7 @@ static void test_gone(void **state)
     memcpy(copy, data[1].data, data[1].bytes);
     data[1].data = copy;
     lig_part_close(parts[1], store);
-    expect(store, data, 2, LIG_E_NOTFOUND, "part 1 of 'm' does not exist");
+    expect(store, data, 2, LIG_E_NOTFOUND, "part 1 of 'm' no longer exists");
     free(copy);
     lig_part_close(parts[0], NULL);
     lig_store_close(store);

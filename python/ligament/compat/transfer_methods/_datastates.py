@@ -205,7 +205,7 @@ class DataStatesModelRepo(TransferMethod):
         """[begin, end, ...] in microseconds of a function, or of all in the order of their
         names; of served stores what the servers measured."""
         if key is not None and key not in _FUNCTIONS:
-            raise NotFoundError(f"no time stamps of {key!r}; known are {', '.join(_FUNCTIONS)}")
+            raise NotFoundError(f"no timestamps of {key!r}; known are {', '.join(_FUNCTIONS)}")
         if key is None:
             out = (ctypes.c_uint64 * self.lib.get_num_time_stamps())()
             self.lib.get_time_stamps(out)

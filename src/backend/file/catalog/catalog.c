@@ -266,7 +266,7 @@ static lig_status append(write_run *run)
     if (at->version != run->edit->version)
         return lig_fail(LIG_E_BUSY,
                         "%s: the catalog is at version %" PRIu64
-                        ", the change was made for %" PRIu64,
+                        ", but the change is based on %" PRIu64,
                         self->place, at->version, run->edit->version);
     LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
     const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
@@ -372,7 +372,7 @@ static lig_status write_log(write_run *run)
 
     if (ligi_head_damaged(&self->log.head))
         return lig_fail(LIG_E_CORRUPT,
-                        "%s: the log of commits is damaged: the store can be read and not written "
+                        "%s: the log of commits is damaged: the store can be read but not written "
                         "(ligament check --repair)",
                         self->place);
     lig_status status = try_write(run, &number);
@@ -435,7 +435,8 @@ static lig_status sync_log(ligi_file_catalog *self, const ligi_clog_durable *wan
 static lig_status outcome_unknown(void)
 {
     return ligi_fail_again(LIG_E_IO,
-                           "%s; whether the commit stands is unknown (look, and save again)",
+                           "%s; whether the commit took effect is unknown (check whether the model "
+                           "exists, and save again if not)",
                            lig_error_text());
 }
 

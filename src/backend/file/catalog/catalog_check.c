@@ -130,7 +130,7 @@ lig_status ligi_file_catalog_meta_read(int fd, const char *place, ligi_file_cata
         get(newest + AT_DATABASES + DATABASE_BYTES + 4, 2) != 0)
         return lig_fail(
             LIG_E_CORRUPT,
-            "%s: the head of catalog.mdb is damaged (move it away; a check then rebuilds it)",
+            "%s: the header of catalog.mdb is damaged (move it away; a check then rebuilds it)",
             place);
     return LIG_OK;
 }

@@ -223,7 +223,7 @@ lig_status ligi_file_catalog_copy_settle(ligi_file_catalog_copy *self)
     pthread_mutex_lock(&self->lock);
     lig_status status = refresh(self);
     pthread_mutex_unlock(&self->lock);
-    return status == LIG_E_NOTFOUND ? lig_fail(status, "%s has lost its catalog", self->place)
+    return status == LIG_E_NOTFOUND ? lig_fail(status, "the catalog of %s is missing", self->place)
                                     : status;
 }
 
@@ -241,7 +241,7 @@ lig_status ligi_file_catalog_copy_begin(ligi_file_catalog_copy *self, void **sna
         used->refs++;
     pthread_mutex_unlock(&self->lock);
     if (status == LIG_E_NOTFOUND)
-        return lig_fail(status, "%s has lost its catalog", self->place);
+        return lig_fail(status, "the catalog of %s is missing", self->place);
     LIG_TRY(status);
     status = ligi_mdb_fail(mdb_txn_begin(used->env, NULL, MDB_RDONLY, &txn), self->place,
                            "cannot be read");

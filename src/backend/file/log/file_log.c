@@ -460,7 +460,7 @@ lig_status ligi_file_log_tail(ligi_file_log *log, ligi_clog_position *at,
         return lig_fail(LIG_E_CORRUPT,
                         "%s: the log of commits is damaged at version %" PRIu64
                         ", which had been acknowledged; nothing is written (ligament check "
-                        "--repair restores what is left)",
+                        "--repair restores the intact part)",
                         log->folder.place, at->version + 1);
     if (log->numbered != 0)
         return LIG_OK;

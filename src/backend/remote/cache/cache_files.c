@@ -57,7 +57,7 @@ static lig_status check_folder(int folder, const char *path)
         return ligi_fail_errno(errno, "cannot use the cache '%s'", path);
     if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return lig_fail(LIG_E_DENIED,
-                        "the cache '%s' belongs to another user, or others may write there "
+                        "the cache '%s' belongs to another user or is writable by others "
                         "(chmod 700)",
                         path);
     return LIG_OK;

@@ -120,8 +120,7 @@ lig_status ligi_remote_state_apply(const ligi_remote_state *state, const ligi_re
     ligi_remote_state *next;
 
     if (record->header.version != state->version + 1)
-        return lig_fail(LIG_E_CORRUPT,
-                        "the commit after version %" PRIu64 " says that it is version %" PRIu64,
+        return lig_fail(LIG_E_CORRUPT, "the commit after version %" PRIu64 " has version %" PRIu64,
                         state->version, record->header.version);
     if (record->header.previous != state->chain && !(record->flags & LIGI_REMOTE_RESTART))
         return lig_fail(LIG_E_CORRUPT,

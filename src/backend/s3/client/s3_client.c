@@ -368,7 +368,7 @@ lig_status ligi_s3_client_open(const ligi_s3_client_options *options, ligi_s3_cl
         goto free_client;
     made->multi = made->setting.calls->curl_multi_init();
     if (made->multi == NULL) {
-        status = host->fail(LIG_E_NOMEM, "s3: libcurl has no memory");
+        status = host->fail(LIG_E_NOMEM, "s3: libcurl is out of memory");
         goto free_client;
     }
     made->setting.calls->curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS,

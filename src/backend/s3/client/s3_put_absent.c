@@ -76,8 +76,8 @@ static lig_status outcome(ligi_s3_client *client, const ligi_s3_absent *object,
     case LIGI_COMMIT_BUSY: return LIG_E_BUSY;
     case LIGI_COMMIT_UNKNOWN:
         return host->fail(LIG_E_IO,
-                          "s3: it is not known whether s3://%s/%s%s was written: no clear answer "
-                          "from %s (open the store again to see)",
+                          "s3: whether s3://%s/%s%s was written is unknown: no valid response from "
+                          "%s (open the store again to find out)",
                           place->bucket, place->prefix, object->key, place->host);
     default: break;
     }

@@ -169,7 +169,7 @@ static lig_status list_page(ligi_s3_client *client, list_state *state, int64_t t
         !ligi_s3_list_parse(transfer.received != NULL ? transfer.received : "",
                             transfer.received_bytes, visit_item, state, truncated))
         status = ligi_s3_client_host(client)->fail(
-            LIG_E_IO, "s3: cannot list s3://%s: malformed answer (is it an S3 endpoint?)",
+            LIG_E_IO, "s3: cannot list s3://%s: malformed response (is it an S3 endpoint?)",
             ligi_s3_client_place(client)->bucket);
     free(transfer.received);
     return status;

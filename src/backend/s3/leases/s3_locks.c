@@ -111,12 +111,12 @@ static lig_status take(s3_lock *lock)
                                                          .removable = 1,
                                                          .unconditional = s3->single_writer});
     if (status == LIG_E_BUSY)
-        return s3->host->fail(LIG_E_BUSY, "locked by another process at this moment");
+        return s3->host->fail(LIG_E_BUSY, "currently locked by another process");
     LIG_TRY(status);
     LIG_TRY(find_highest(lock, &highest));
     if (highest != lock->number) {
         ligi_s3_remove_later(s3, lock->key);
-        return s3->host->fail(LIG_E_BUSY, "locked by another process at this moment");
+        return s3->host->fail(LIG_E_BUSY, "currently locked by another process");
     }
     remove_older(lock);
     return LIG_OK;
@@ -175,8 +175,9 @@ lig_status ligi_s3_lock_renew(void *self, int64_t ttl_ns)
     LIG_TRY(find_highest(lock, &highest));
     return highest == lock->number
                ? LIG_OK
-               : lock->s3->host->fail(LIG_E_NOTFOUND, "s3: the lock is lost: another process has "
-                                                      "taken it after its time ran out");
+               : lock->s3->host->fail(
+                     LIG_E_NOTFOUND,
+                     "s3: the lock is lost: it expired, and another process has taken it");
 }
 
 /* The object stays, with a time of 0: the numbers must go on. */

@@ -172,7 +172,7 @@ static lig_status fail_link(const ligi_engine_host *host, const ligi_s3_answer *
                           subject->what, subject->bucket, key, subject->endpoint, why);
     case LIGI_S3_LINK_MALFORMED:
         return host->fail(LIG_E_IO,
-                          "s3: %s s3://%s/%s: invalid answer from %s: %s (is it an S3 endpoint?)",
+                          "s3: %s s3://%s/%s: invalid response from %s: %s (is it an S3 endpoint?)",
                           subject->what, subject->bucket, key, subject->endpoint, why);
     case LIGI_S3_LINK_REFUSED:
     case LIGI_S3_LINK_LOST:

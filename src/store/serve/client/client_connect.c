@@ -252,7 +252,8 @@ static lig_status prefer_shm(ligi_client *client, const ligi_interrupt *interrup
     if (status == LIG_E_CLOSED)
         return status;
     if (status != LIG_OK) {
-        ligi_log(LIG_LOG_INFO, "no shared memory to %s: %s", client->uri, lig_error_text());
+        ligi_log(LIG_LOG_INFO, "cannot use shared memory with %s: %s", client->uri,
+                 lig_error_text());
         return only ? status : LIG_OK;
     }
     ligi_link_close(*link, NULL);

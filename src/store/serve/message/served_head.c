@@ -186,8 +186,8 @@ static lig_status open_hello(ligi_reader *reader, const char *peer)
         return malformed("truncated hello");
     if (version != LIGI_SERVED_VERSION)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "protocol version mismatch: the %s speaks version %u of the served-store "
-                        "protocol, this library version %u (use the same release on both sides)",
+                        "protocol version mismatch: the %s has version %u of the served-store "
+                        "protocol, this process version %u (use the same release on both sides)",
                         peer, version, LIGI_SERVED_VERSION);
     return LIG_OK;
 }

@@ -95,8 +95,8 @@ static lig_status check_key(const char *path, size_t number, size_t bytes)
     if (bytes >= LIG_SECRET_LEAST && bytes <= LIG_SECRET_MOST)
         return LIG_OK;
     return lig_fail(LIG_E_INVALID,
-                    "%s, line %zu: the key has %zu bytes, expected %d to %d (best: 64 hexadecimal "
-                    "digits of 32 random bytes)",
+                    "%s, line %zu: the key has %zu bytes, expected %d to %d (recommended: 64 "
+                    "hexadecimal digits of 32 random bytes)",
                     path, number, bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
 }
 

@@ -39,7 +39,7 @@ static lig_status take_options(lig_server *server, const lig_server_options *giv
     lig_server_options *options = &server->options;
     *options = (lig_server_options)LIG_SERVER_INIT;
     if (given && given->struct_bytes < sizeof *given)
-        return lig_fail(LIG_E_INVALID, "server options were not made by LIG_SERVER_INIT");
+        return lig_fail(LIG_E_INVALID, "server options were not initialised with LIG_SERVER_INIT");
     if (given)
         *options = *given;
     if (options->flags & ~LIG_SERVER_ALLOW_SHUTDOWN)
@@ -61,8 +61,8 @@ static lig_status take_options(lig_server *server, const lig_server_options *giv
     if (options->workers > WORKERS_MAX || options->lease_ns < LEASE_LEAST_NS ||
         server->client_bytes_max < LIGI_SERVED_READ_BYTES_MAX)
         return lig_fail(LIG_E_INVALID,
-                        "a server has at most %d workers, a lease of 0.1 s at least and %llu bytes "
-                        "in flight at least",
+                        "a server needs at most %d workers, a lease of at least 0.1 s and at least "
+                        "%llu bytes in flight",
                         WORKERS_MAX, (unsigned long long)LIGI_SERVED_READ_BYTES_MAX * SHARE);
     return LIG_OK;
 }

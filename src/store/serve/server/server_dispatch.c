@@ -31,7 +31,7 @@ static lig_status release(ligi_served_call *call)
 static lig_status shut_down(ligi_served_call *call)
 {
     if (!(call->server->options.flags & LIG_SERVER_ALLOW_SHUTDOWN))
-        return lig_fail(LIG_E_DENIED, "the server does not let clients end it (start it with "
+        return lig_fail(LIG_E_DENIED, "the server does not allow clients to stop it (start it with "
                                       "--allow-shutdown, or send it SIGTERM)");
     ligi_served_ask_stop(call->server);
     return LIG_OK;
@@ -83,7 +83,7 @@ static lig_status check(const ligi_served_call *call)
 {
     const ligi_served_head *head = &call->job->head;
     if (handlers[head->op] == NULL)
-        return lig_fail(LIG_E_UNSUPPORTED, "the server does not answer '%s'",
+        return lig_fail(LIG_E_UNSUPPORTED, "the server does not support the request '%s'",
                         ligi_served_op_name(head->op));
     if (is_late(call->job))
         return lig_fail(LIG_E_TIMEOUT, "timeout: '%s' waited too long for a free worker",

@@ -179,7 +179,8 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
         ligi_served_head_get(arrival->head, arrival->head_bytes, arrival->payload_bytes, &head));
     if (head.flags & LIGI_SERVED_REPLY || head.op == LIGI_SERVED_NEED ||
         head.op == LIGI_SERVED_DONE)
-        return lig_fail(LIG_E_CORRUPT, "protocol error: a client sent '%s', which servers send",
+        return lig_fail(LIG_E_CORRUPT,
+                        "protocol error: unexpected server message '%s' from a client",
                         ligi_served_op_name(head.op));
     if (head.op == LIGI_SERVED_DATA) {
         LIG_TRY(ligi_served_may(session, head.op));

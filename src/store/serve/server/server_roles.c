@@ -106,8 +106,8 @@ static lig_status role_of_pass(lig_server *server, const uint8_t *pass, ligi_ser
         *role = session->role;
         return LIG_OK;
     }
-    return lig_fail(LIG_E_DENIED, "shared memory proves no secret: the client must connect over "
-                                  "TCP first and use the pass that it gets there");
+    return lig_fail(LIG_E_DENIED, "shared-memory connections need the token that the client "
+                                  "receives over TCP: connect over TCP first");
 }
 
 lig_status ligi_served_role_of(lig_server *server, const ligi_link *link,

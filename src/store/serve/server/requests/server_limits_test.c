@@ -159,7 +159,7 @@ static void test_saves_in_parts_have_a_limit(void **state)
     assert_int_equal(raw->dones, SAVES);
     begin_in_parts(raw, SAVES + 1);
     assert_status(raw_wait(raw, SAVES + 1), LIG_E_BUSY);
-    assert_says("saves in parts");
+    assert_says("unfinished saves");
     ligi_writer body = {0};
     ligi_served_number_put(&body, 1);
     raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_CANCEL, .id = 100}, &body, NULL, 0);

@@ -183,7 +183,7 @@ static lig_status view(void *context, size_t index, uint64_t offset, uint64_t by
     LIG_TRY(ask_ahead(upload));
     const ligi_served_stretch *next = upload->asked ? &first->stretches[upload->at] : NULL;
     if (next == NULL || next->tensor != index || next->offset != offset || next->bytes != bytes)
-        return lig_fail(LIG_E_INTERNAL, "bytes of tensor %zu of '%s' were not asked for", index,
+        return lig_fail(LIG_E_INTERNAL, "bytes of tensor %zu of '%s' were not requested", index,
                         upload->saving.what.name);
     LIG_TRY(wait_there(upload, first));
     *data = first->memory + upload->at_bytes;

@@ -54,7 +54,7 @@ lig_status ligi_served_upload_land(ligi_served_session *session, uint64_t id, ui
     pthread_mutex_unlock(&all->lock);
     if (wanted != payload_bytes)
         return lig_fail(LIG_E_CORRUPT,
-                        "protocol error: %llu bytes were sent for a save that asked for %llu",
+                        "protocol error: %llu bytes were sent for a save that requested %llu",
                         (unsigned long long)payload_bytes, (unsigned long long)wanted);
     return LIG_OK;
 }
@@ -161,8 +161,8 @@ static lig_status begin_open(ligi_served_upload *upload)
         return LIG_OK;
     atomic_fetch_add(&upload->server->refused, 1);
     return lig_fail(LIG_E_BUSY,
-                    "too many saves in parts are open: the server's limit is %d of a client and %d "
-                    "in all (end some first)",
+                    "too many unfinished saves: the server's limit is %d per client and %d in "
+                    "total (finish some first)",
                     SESSION_OPEN_MAX, OPEN_MAX);
 }
 
