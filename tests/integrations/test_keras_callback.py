@@ -116,6 +116,33 @@ def test_the_best_of_earlier_runs_stays(tmp_path: Path) -> None:
     assert best() == 1.5
 
 
+def test_without_keep_after_a_run_with_it(tmp_path: Path) -> None:
+    where = str(tmp_path / "s")
+    fit(made(1), 3, CheckpointCallback(where, keep=2))
+    for restore, epochs, left in ((False, 1, {1, 2}), (True, 4, {4})):
+        fit(made(2), epochs, CheckpointCallback(where, restore=restore))
+        with ligament.Store(where, "r") as store:
+            assert store["weights"].meta["epoch"] == epochs
+            assert set(store) == {f"weights/epoch-{epoch:06d}" for epoch in left}
+    with ligament.Store(where) as store:
+        store.save("mine", {"w": np.ones(3)})
+        store.alias("weights", "mine")  # the user's own
+    fit(made(1), 2, CheckpointCallback(where))
+    with ligament.Store(where, "r") as store:
+        assert "mine" in store and store["weights"].name == "weights/epoch-000002"
+
+
+def test_what_cannot_be_monitored(tmp_path: Path) -> None:
+    where = str(tmp_path / "s")
+    with pytest.raises(ligament.InvalidError, match="'val_loss' has no value after a batch"):
+        CheckpointCallback(where, frequency={"batch": 3}, monitor="val_loss")
+    with pytest.raises(ligament.InvalidError, match=r"\['loss'\] \(pass validation_data or"):
+        fit(made(1), 2, CheckpointCallback(where, monitor="val_loss"))
+    with pytest.raises(ligament.InvalidError, match=r"'val_x' is not among .*'val_loss'\]$"):
+        callback = CheckpointCallback(where, monitor="val_x")
+        made(1).fit(X, Y, validation_split=0.5, verbose=0, callbacks=[callback])
+
+
 def test_a_backend_without_a_store_keeps_weights(tmp_path: Path) -> None:
     model, epochs = made(1), Epochs()
     fit(model, 1, CheckpointCallback("mem", restore=True), Epochs())

@@ -30,8 +30,9 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     folder, a store's URI, or the name of a loaded plugin, which gets `config`.
 
     `keep=n` keeps the last n under separate names (the backend must be a store; `weights` is then
-    an alias of the newest). `monitor` saves only if that value of the logs has improved ("val_acc":
-    larger is better, otherwise smaller; or ("name", "max")), also compared with earlier runs.
+    an alias of the newest). Without `keep` each save replaces the one before. `monitor` saves only
+    if that value of the logs has improved ("val_acc": larger is better, otherwise smaller; or
+    ("name", "max")), also compared with earlier runs.
     `restore` loads the newest checkpoint when training begins and continues after its epoch. A
     backend without a store holds only weights: there `restore` and `monitor` ignore earlier runs.
 
@@ -68,9 +69,14 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self._run = run if name == _NAME else f"{run}/{name}"  # sets are written independently
         self._lock: _core.Lock | None = None
         self.monitor, self.sign = _monitored(monitor)
+        if "batch" in self.every and (self.monitor or "").startswith("val_"):
+            raise InvalidError(
+                f"monitor='{self.monitor}' has no value after a batch (use frequency={{'epoch': n}})"
+            )
         self.best: float | None = None
         self.batches = self.epoch = 0
         self.saved: list[str] = []
+        self._aliased = False  # the set's name is an alias
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Opens the backend, so that an invalid one fails here and not after the first epoch.
@@ -93,8 +99,10 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     def _look(self, store: Store) -> None:
         found = store.models(runs.escaped(self.set_name) + "/*")
         kept = [m for m in found if _LABEL.fullmatch(m.name, len(self.set_name) + 1)]
-        self.saved = [model.name for model in kept]
         newest = store[self.set_name] if self.set_name in store else None
+        # An earlier run with `keep` has left an alias: without `keep` its newest is replaced.
+        self._aliased = newest is not None and newest.name != self.set_name
+        self.saved = [m.name for m in kept if self.keep is not None or m == newest]
         if self.monitor is not None:
             values = [m.metrics.get(self.monitor) for m in (*kept, newest) if m is not None]
             known = [value for value in values if value is not None and value == value]
@@ -129,9 +137,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         if self.monitor is not None:
             value = (logs or {}).get(self.monitor)
             if value is None:
-                raise InvalidError(
-                    f"monitor='{self.monitor}' is not among the logs: {sorted(logs or {})}"
-                )
+                raise InvalidError(_lacks(self.monitor, sorted(logs or {})))
             least = -math.inf if self.best is None else self.sign * self.best
             if not self.sign * float(value) > least:  # nor is a value that is not a number
                 return
@@ -152,7 +158,8 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
     def _store(self, store: Store, label: str, logs: Mapping[str, Any] | None) -> None:
         """Saves weights, metrics and training progress with one commit."""
-        one = self.set_name if self.keep is None else f"{self.set_name}/{label}"
+        by_label = self.keep is not None or self._aliased
+        one = f"{self.set_name}/{label}" if by_label else self.set_name
         found = tensors.weights(self.model, None, self.include_optimizer, build=False)
         store._save(
             one,
@@ -163,14 +170,14 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
             progress=False,
             related=(graphs_for(self.model, None, None, None), None),
         )
-        if self.keep is None:
+        if not by_label:
             return
         if self.set_name in store and store[self.set_name].name == self.set_name:
             store.update(self.set_name, name=f"{self.set_name}/before")  # of a run without `keep`
             self.saved.insert(0, f"{self.set_name}/before")
         store.alias(self.set_name, one)
         self.saved = [name for name in self.saved if name != one] + [one]
-        for name in retention.beyond(self.saved, self.keep):
+        for name in retention.beyond(self.saved, self.keep or 1):
             store.retire(name)
             self.saved.remove(name)
 
@@ -186,6 +193,14 @@ def _frequency(given: Mapping[str, int]) -> dict[str, int]:
     if min(given.values()) < 1:
         raise InvalidError(f"frequency={given!r}: the counts must be at least 1")
     return {unit: int(count) for unit, count in given.items()}
+
+
+def _lacks(monitor: str, logs: list[str]) -> str:
+    text = f"monitor='{monitor}' is not among the logs: {logs}"
+    if monitor.startswith("val_") and not any(name.startswith("val_") for name in logs):
+        text += " (pass validation_data or validation_split to fit; with validation_freq=n, save "
+        text += "with frequency={'epoch': n})"
+    return text
 
 
 def _progress(model: Model) -> tuple[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import TypeVar
+from numbers import Integral
+from typing import Any, TypeVar
 
 from ..errors import InvalidError
 from ..store import Model
@@ -13,10 +14,12 @@ from ..store import Model
 T = TypeVar("T")
 
 
-def check_keep(keep: int | None) -> None:
-    """Rejects a count that would remove every checkpoint."""
-    if keep is not None and keep < 1:
-        raise InvalidError(f"keep={keep}: it must be at least 1, or None to keep all")
+def check_keep(keep: Any) -> None:
+    """Rejects what is not a count, and a count that would remove every checkpoint."""
+    if keep is None:
+        return
+    if isinstance(keep, bool) or not isinstance(keep, Integral) or int(keep) < 1:
+        raise InvalidError(f"keep={keep!r}: expected an int of at least 1, or None")
 
 
 def beyond(saved: Sequence[T], keep: int | None) -> Sequence[T]:
@@ -34,7 +37,8 @@ class Retention:
 
     def __post_init__(self) -> None:
         check_keep(self.keep)
-        if self.best is not None and (len(self.best) != 2 or self.best[1] not in ("min", "max")):
+        pair = isinstance(self.best, (tuple, list)) and len(self.best) == 2
+        if self.best is not None and not (pair and self.best[1] in ("min", "max")):
             raise InvalidError(f"best={self.best!r}: expected (metric, 'min' or 'max')")
 
     def best_step(self, saved: Iterable[tuple[int, Model]]) -> int | None:

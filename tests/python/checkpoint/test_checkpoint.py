@@ -355,6 +355,11 @@ def test_keep_and_best(tmp_path: Path) -> None:
         assert ck.best() == 2 and ck.steps() == [2, 4]  # what is no number is not the best
     with pytest.raises(ligament.InvalidError):
         Checkpointer("mem:", best=("loss", "smallest"))
+    for keep in ("x", 0, 2.5, True):
+        with pytest.raises(ligament.InvalidError, match="keep=.*: expected an int of at least 1"):
+            Checkpointer("mem:", keep=keep)  # type: ignore[arg-type]
+    with pytest.raises(ligament.InvalidError, match="best='loss': expected"):
+        Checkpointer("mem:", best="loss")  # type: ignore[arg-type]
     with pytest.raises(ligament.InvalidError, match="step"):
         Checkpointer("mem:").save(-1)
 
