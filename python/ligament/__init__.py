@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 from . import _core, plugins
@@ -77,17 +78,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name == "Mesh":
-        from .mesh import Mesh
-
-        return Mesh
-    if name in ("checkpoint", "convert", "mesh", "params", "pipe", "transfer"):
-        import importlib
-
-        return importlib.import_module(f"ligament.{name}")
-    raise AttributeError(f"module 'ligament' has no attribute {name!r}")
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name == "Mesh":
+            from .mesh import Mesh
+
+            return Mesh
+        if name in ("checkpoint", "convert", "mesh", "params", "pipe", "transfer"):
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,7 +60,16 @@ def _tag(key: str, value: Any) -> str:
         return str(int(value))
     if isinstance(value, numbers.Real):
         return repr(float(value))
-    return name(value, f"the tag {key!r}")
+    if value is None:
+        raise TypeError(
+            f"the tag {key!r} must be a str or a number, not None (to remove a tag, use "
+            f"update(model, tags={{{key!r}: None}}))"
+        )
+    if not isinstance(value, str):
+        raise TypeError(
+            f"the tag {key!r} must be a str or a number, not {_kind(value)} ({value!r:.80})"
+        )
+    return value
 
 
 def nanoseconds(value: Any, what: str, least: float = 0, forever: bool = False) -> int:
@@ -101,7 +110,7 @@ class SaveOptions(TypedDict, total=False):
 
     parent: str | Model | None
     match: Match | None
-    metrics: Mapping[str, float] | None
+    metrics: Mapping[str, SupportsFloat] | None
     tags: Mapping[str, Tag] | None
     meta: Any
     graph: Graph | Sequence[Graph] | None

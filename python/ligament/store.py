@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat, Unpack, overload
 
 from . import _core, arguments, credentials, notebook, place, tensors
 from .arguments import FindOptions, LoadOptions, SaveOptions
@@ -101,7 +101,7 @@ class Store:
         *,
         parent: str | Model | None = None,
         match: Match | None = None,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
         tags: Mapping[str, arguments.Tag] | None = None,
         meta: Any = None,
         graph: Graph | Sequence[Graph] | None = None,
@@ -144,7 +144,7 @@ class Store:
         found: tensors.Collected,
         *,
         parent: str | None = None,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
         tags: Mapping[str, arguments.Tag] | None = None,
         meta: Any = None,
         replace: bool = False,
@@ -417,8 +417,8 @@ class Store:
         self,
         model: str | Model,
         *,
-        metrics: Mapping[str, float] | None = None,
-        tags: Mapping[str, str | None] | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        tags: Mapping[str, arguments.Tag | None] | None = None,
         meta: Any = None,
         name: str | None = None,
     ) -> Model:

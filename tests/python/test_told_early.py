@@ -25,7 +25,7 @@ TREE = {"w": np.ones(3)}
         ({"metrics": {"loss": np.ones(2)}}, "metric 'loss' must be a number, not ndarray"),
         ({"metrics": {3: 1.0}}, "the name of a metric must be a str, not int"),
         ({"tags": "run"}, "tags must be a dict of strings"),
-        ({"tags": {"run": [3]}}, "the tag 'run' must be a str, not list"),
+        ({"tags": {"run": [3]}}, "the tag 'run' must be a str or a number, not list"),
         ({"tags": {3: "a"}}, "the name of a tag must be a str, not int"),
     ],
 )
@@ -43,6 +43,8 @@ def test_numbers_of_any_kind_are_metrics(store: ligament.Store) -> None:
     model = store.save("m", TREE, metrics=given, tags={"run": "a"})
     assert model.metrics == {"a": 0.5, "b": 1.0, "c": 3.0, "d": 1.0}
     assert store.update("m", tags={"run": None}).tags == {}
+    with pytest.raises(TypeError, match=r"not None \(to remove a tag, use update\(model, tags="):
+        store.save("n", TREE, tags={"run": None})
 
 
 def test_numbers_are_tags(store: ligament.Store) -> None:

@@ -24,7 +24,11 @@ follow_imports = skip
 follow_imports = silent
 """
 RESULTS = """
+import ligament
 from ligament import Graph, Match, Model, Result, Store, Ticket
+from ligament.checkpoint import Checkpointer
+from ligament.pipe import Plan
+from ligament.pipe.runtime.pipeline import PlannedSchedule
 from typing import Any, assert_type
 
 def check(store: Store, graph: Graph, later: bool) -> None:
@@ -38,8 +42,22 @@ def check(store: Store, graph: Graph, later: bool) -> None:
     assert_type(store.load("m"), Any)
     assert_type(store.load("m", {}, missing="keep"), Result)
     assert_type(store.models(), list[Model])
+    assert_type(store.update("m", tags={"seed": 3, "old": None}, metrics={"n": 3}), Model)
+    store.save("m", {}, tags={"seed": None})  # type: ignore[dict-item]
     store.save("m", {}, older="n")  # type: ignore[call-overload]
     store.load("m", strict=True)  # type: ignore[call-overload]
+
+def save(ck: Checkpointer, plan: Plan, later: bool) -> None:
+    assert_type(ck.save(1, model={}, metrics={"loss": 1}), Model)
+    assert_type(ck.save(1, model={}, wait=False), Ticket[Model])
+    assert_type(ck.save(1, model={}, wait=later), Model | Ticket[Model])
+    ck.save(1, model={}, metrics=3)  # type: ignore[call-overload]
+    assert_type(plan.pipeline(), PlannedSchedule)
+    print(ligament.checkpoint.dcp.StorageWriter, ligament.checkpoint.lightning.CheckpointIO)
+    print(ligament.checkpoint.transformers.Callback, ligament.checkpoint.accelerate.Hooks)
+    print(ligament.checkpoint.CheckpointCallback, ligament.params.torch.Embedding)
+    ligament.checkpoint.nosuch()  # type: ignore[attr-defined]
+    ligament.nosuch()  # type: ignore[attr-defined]
 """
 
 
@@ -80,8 +98,13 @@ before = set(sys.modules)
 names = {"Mesh", "Store", "checkpoint", "convert", "mesh", "params", "pipe", "transfer"}
 assert names <= set(dir(ligament)), names - set(dir(ligament))
 assert all(hasattr(ligament, name) for name in ligament.__all__ if name != "pipe")
-assert set(ligament.__all__) <= set(dir(ligament))
-assert {"CheckpointCallback", "Checkpointer"} <= set(dir(ligament.checkpoint))
+assert dir(ligament) == sorted(ligament.__all__)
+integrations = {"accelerate", "dcp", "lightning", "transformers"}
+names = {"CheckpointCallback", *integrations, *ligament.checkpoint.__all__}
+assert dir(ligament.checkpoint) == sorted(names)
+for module in (ligament.convert, ligament.mesh, ligament.params):
+    assert dir(module) == sorted(module.__all__)
+    assert not hasattr(module, "nosuch") and not hasattr(ligament.checkpoint, "nosuch")
 assert "torch" in dir(ligament.params)
 assert not {"torch", "keras", "tensorflow"} & set(sys.modules)
 """

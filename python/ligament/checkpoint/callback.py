@@ -71,7 +71,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
         self.monitor, self.sign = _monitored(monitor)
         if "batch" in self.every and (self.monitor or "").startswith("val_"):
             raise InvalidError(
-                f"monitor='{self.monitor}' has no value after a batch (use frequency={{'epoch': n}})"
+                f"monitor='{self.monitor}' has no value after a batch: use frequency={{'epoch': n}}"
             )
         self.best: float | None = None
         self.batches = self.epoch = 0

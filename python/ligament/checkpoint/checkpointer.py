@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, SupportsFloat, overload
 
 from .. import _core, tensors
 from ..async_saves import Snapshot
@@ -18,7 +18,7 @@ from ..store import Model, Store
 from ..ticket import Ticket
 from ..tree import decode
 from . import metric_history, preemption, runs
-from .collective_save import CollectiveSave, Saving, State, own_parts
+from .collective_save import CollectiveSave, State, own_parts
 from .ranks import Alone, Ranks, job
 from .retention import Retention
 
@@ -101,20 +101,65 @@ class Checkpointer:
 
     # --- save and restore -----------------------------------------------------------------------
 
+    @overload
     def save(
         self,
         step: int,
         *,
         rng: bool = True,
         extra: Any = None,
-        metrics: Mapping[str, float] | None = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        wait: Literal[True] = True,
+        snapshot: str | None = None,
+        snapshot_bytes: int = ...,
+        gpu_reserve: float = ...,
+        progress: bool | None = None,
+        **parts: Any,
+    ) -> Model: ...
+    @overload
+    def save(
+        self,
+        step: int,
+        *,
+        rng: bool = True,
+        extra: Any = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        wait: Literal[False],
+        snapshot: str | None = None,
+        snapshot_bytes: int = ...,
+        gpu_reserve: float = ...,
+        progress: bool | None = None,
+        **parts: Any,
+    ) -> Ticket[Model]: ...
+    @overload
+    def save(
+        self,
+        step: int,
+        *,
+        rng: bool = True,
+        extra: Any = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
+        wait: bool,
+        snapshot: str | None = None,
+        snapshot_bytes: int = ...,
+        gpu_reserve: float = ...,
+        progress: bool | None = None,
+        **parts: Any,
+    ) -> Model | Ticket[Model]: ...
+    def save(
+        self,
+        step: int,
+        *,
+        rng: bool = True,
+        extra: Any = None,
+        metrics: Mapping[str, SupportsFloat] | None = None,
         wait: bool = True,
         snapshot: str | None = None,
         snapshot_bytes: int = Snapshot.room,
         gpu_reserve: float = Snapshot.gpu_reserve,
         progress: bool | None = None,
         **parts: Any,
-    ) -> Model | Ticket[Model] | Saving:
+    ) -> Model | Ticket[Model]:
         """Saves the current state of `parts` (models, optimizers, anything with a state_dict,
         trees) under the step, and with `rng` the random states of Python, NumPy and the imported
         frameworks, so that a restored run continues bit for bit. With several ranks, random states
@@ -136,7 +181,7 @@ class Checkpointer:
                 self._name(step) if type(step) is int else f"step {step!r}",
                 # An error on one rank is reported to all ranks.
                 lambda: state or self._state(step, rng, extra, parts, rank),
-                metrics=metrics,
+                metrics=dict(metrics or {}),
                 wait=wait,
                 snapshot=kept,
                 after=lambda: self._prune(step),

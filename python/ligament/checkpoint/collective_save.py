@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from .. import _core, tensors
 from ..async_saves import Snapshot
 from ..errors import Error, MismatchError, TimeoutError
 from ..store import Model, Store
-from ..ticket import release_all
+from ..ticket import Ticket, release_all
 from . import replicas
 from .merge import merged
 from .ranks import Ranks, packed
@@ -25,7 +25,7 @@ _SMALL_BYTES = 64 << 10
 _GRACE_S = 5.0  # how much longer the others wait for rank 0 than it waits for them
 
 
-class Saving:
+class Saving(Ticket[Model]):
     """A save of all ranks that runs in the background."""
 
     def __init__(self, run: Callable[[], Model], inner: _core.Ticket) -> None:
@@ -212,12 +212,12 @@ class CollectiveSave:
         name: str,
         state: Callable[[], State],
         *,
-        metrics: Mapping[str, float] | None,
+        metrics: dict[str, Any],
         wait: bool,
         snapshot: Snapshot,
         after: Callable[[], None],
         graphs: tuple[_core.Graph, ...] = (),
-    ) -> Model | Saving:
+    ) -> Model | Ticket[Model]:
         """Saves what all ranks hold as one model; `state` gives what this one does. The graphs are
         those of rank 0."""
         number, call = self._next(), f"save '{name}'"
@@ -234,7 +234,7 @@ class CollectiveSave:
         if not known or plan is None:
             with self._leaving(number):
                 plan = (number, held.said, self._agree(number, call, held.said))
-        work = _Save(self, number, call, name, held, dict(metrics or {}), after)
+        work = _Save(self, number, call, name, held, metrics, after)
         work.graphs = graphs
         work.plan, work.known = plan, plan[0] if known else None
         saves = self.store._saves
@@ -389,7 +389,7 @@ class _Save:
         call: str,
         name: str,
         held: _Held,
-        metrics: dict[str, float],
+        metrics: dict[str, Any],
         after: Callable[[], None],
     ) -> None:
         self.owner, self.ranks, self.core = owner, owner.ranks, owner.store._core

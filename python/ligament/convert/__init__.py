@@ -31,6 +31,11 @@ from .memory_budget import Budget, check_tree
 
 __all__ = ["Converted", "convert", "kind_of"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _TORCH = (".pt", ".pth", ".bin", ".ckpt")
 _KERAS, _H5 = (".keras",), (".h5", ".hdf5")
 _CLI = (".safetensors", ".npz", ".safetensors.index.json")

@@ -38,6 +38,10 @@ __all__ = [
 _default: list[Mesh] = []
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def _mesh() -> Mesh:
     if not _default:
         raise ClosedError("this process has no mesh: call ligament.mesh.init() first")

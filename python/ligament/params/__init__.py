@@ -9,7 +9,8 @@ push them; rows that a worker says it will use (intent) move, or are copied, to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import importlib
+from typing import TYPE_CHECKING
 
 from .node import Server, Setup, scheduler, setup
 from .rows import Request, Worker
@@ -21,12 +22,12 @@ __all__ = ["Request", "Server", "Setup", "Worker", "scheduler", "setup", "torch"
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "torch":
-        import importlib
+if not TYPE_CHECKING:  # a type checker would accept any name
 
-        return importlib.import_module("ligament.params.torch")
-    raise AttributeError(f"module 'ligament.params' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "torch":  # imports it
+            return importlib.import_module(f"{__name__}.torch")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

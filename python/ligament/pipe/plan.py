@@ -29,6 +29,7 @@ from ligament.plural import count
 
 if TYPE_CHECKING:
     from ligament.pipe.runtime.check import Check
+    from ligament.pipe.runtime.pipeline import PlannedSchedule
 
 FORMAT = "ligament pipe plan 1"
 
@@ -274,7 +275,7 @@ class Plan:
         loss_fn: Callable[..., torch.Tensor] | None = None,
         device: Any = None,
         **options: Any,
-    ) -> Any:
+    ) -> PlannedSchedule:
         """The schedule for this rank, on torch.distributed; every rank of the group calls it."""
         from ligament.pipe.runtime.pipeline import pipeline
 
