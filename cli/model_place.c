@@ -34,6 +34,13 @@ static lig_status take_folder(cli_place *place)
     return LIG_OK;
 }
 
+/* "folder/" names the same place as "folder". */
+static void drop_end_slashes(char *path)
+{
+    for (size_t bytes = strlen(path); bytes > 1 && path[bytes - 1] == '/'; bytes--)
+        path[bytes - 1] = '\0';
+}
+
 static lig_status take_kind(cli_place *place)
 {
     struct stat info;
@@ -63,6 +70,8 @@ lig_status cli_place_parse(cli_place *place, const char *text)
     if (hash != NULL && hash[1] == '\0')
         return lig_fail(LIG_E_INVALID, "'%s' has an empty name after '#'", text);
     LIG_TRY(cli_format(&place->uri, "%.*s", (int)bytes, text));
+    if (!has_scheme(place->uri))
+        drop_end_slashes(place->uri);
     lig_status status = hash == NULL ? take_kind(place) : cli_format(&place->name, "%s", hash + 1);
     if (status != LIG_OK)
         cli_place_fini(place);

@@ -33,6 +33,9 @@ def test_an_index_is_its_folder(ligament, tmp_path):
     ligament("cp", "gpt", "store#again")
     assert names(ligament, "store") == ["again", "gpt"]
     assert {t["name"] for t in ligament.json("show", index)[0]["tensors"]} == {"a", "b"}
+    (tmp_path / "gpt/two.safetensors").unlink()
+    failure = ligament.fails("cp", "gpt///", "store#slashes")
+    assert "'gpt/two.safetensors'" in failure
     assert "pass the directory" in ligament.fails("cp", "store#gpt", "x.safetensors.index.json")
 
 

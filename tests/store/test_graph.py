@@ -40,6 +40,8 @@ def test_what_makes_no_sense(store: ligament.Store) -> None:
         Graph([("a", "x")], [("a", "nobody")])
     with pytest.raises(ligament.InvalidError, match="by hand"):
         Graph.of({"a": 1})
+    with pytest.raises(ligament.InvalidError, match="an object of type int is not a Keras or"):
+        Graph.of(5)
     ring = Graph([("a", "x"), ("b", "y")], [("a", "b"), ("b", "a")])
     for attempt in (lambda: store.find(ring), lambda: store.save("m", {"a": [1.0]}, graph=ring)):
         with pytest.raises(ligament.InvalidError, match="cycle|circle|itself"):

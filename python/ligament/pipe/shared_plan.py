@@ -112,5 +112,6 @@ def _compare(calls: list[dict[str, Any]]) -> None:
                     "names or mode differ (use distributed=False to plan on each rank alone)"
                 )
             raise MismatchError(
-                f"rank {rank} passes a different {key} than rank 0: {call[key]!r}, not {value!r}"
+                f"all ranks must pass the same {key}: {value!r} on rank 0, {call[key]!r} on rank "
+                f"{rank}"
             )

@@ -391,7 +391,7 @@ def graphs(
     if adapter is of_torch:
         return torch_graph.graphs(model, args, kwargs, signature)
     raise InvalidError(
-        f"a {type(model).__qualname__} is not a Keras or torch model: build its "
+        f"an object of type {type(model).__qualname__} is not a Keras or torch model: build its "
         "graph by hand with ligament.Graph(layers, edges)"
     )
 
@@ -540,14 +540,19 @@ def set_state(model: Any) -> Callable[[Any], None]:
     optimizers, which would cast."""
     if _is_list_of_states(model):
         each = [set_state(one) for one in model]
-        return lambda states: [set_one(one) for set_one, one in zip(each, states, strict=True)]
+
+        def set_all(states: Any) -> None:
+            for set_one, state in zip(each, states, strict=True):
+                set_one(state)
+
+        return set_all
     if _has("torch") and of_torch.is_optimizer(model):
         return lambda state: of_torch.set_optimizer(model, state)
     keras = _keras_of(model)
     if keras is not None:
         return lambda state: keras.set_optimizer(model, state)
     if not callable(getattr(model, "load_state_dict", None)):
-        raise InvalidError(f"a {type(model).__qualname__} has no load_state_dict")
+        raise InvalidError(f"an object of type {type(model).__qualname__} has no load_state_dict")
     return lambda state: model.load_state_dict(state)
 
 
@@ -613,7 +618,9 @@ def weights(
     `stored` are the names to load, if known."""
     adapter = _model_adapter(model)
     if adapter is None:
-        raise InvalidError(f"a {type(model).__qualname__} is not a model of a supported framework")
+        raise InvalidError(
+            f"an object of type {type(model).__qualname__} is not a model of a supported framework"
+        )
     names, values, done = adapter.weights(model, optimizer, include_optimizer, build, stored)
     return Target(names, values, done=done)
 

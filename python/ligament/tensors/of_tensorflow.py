@@ -41,7 +41,7 @@ def _dtype(value: Any, name: str) -> int:
     tf = sys.modules["tensorflow"]
     if isinstance(value, (tf.SparseTensor, tf.RaggedTensor)):
         raise UnsupportedError(
-            f"'{name}' is a {type(value).__qualname__} (store its components, or to_dense())"
+            f"'{name}' has type {type(value).__qualname__} (store its components, or to_dense())"
         )
     dtype: Any = getattr(value, "dtype", None)
     try:

@@ -130,7 +130,9 @@ def capture(
     cannot trace, or that `finish` rejects with Untraceable, become opaque blocks, reported
     through `say`."""
     if not isinstance(model, nn.Module):
-        raise InvalidError(f"the model is a {type(model).__name__}, not a torch.nn.Module")
+        raise InvalidError(
+            f"the model has type {type(model).__name__}, which is not a torch.nn.Module"
+        )
     call = Arguments(tuple(args), dict(kwargs))
     _check_signature(model, call)
     inputs = _named(flatten_arguments.flatten((call.args, call.kwargs)), model, call)

@@ -69,8 +69,8 @@ def flatten(value: Any, where: str = "", *, objects: bool = False) -> Flat:
             return Constant(item)
         if parts is None:
             raise InvalidError(
-                f"{path or 'value'} is a {type(item).__qualname__}: only tensors, plain values, "
-                "tuples, lists, dicts and dataclasses can be passed"
+                f"{path or 'value'} has type {type(item).__qualname__}: only tensors, plain "
+                "values, tuples, lists, dicts and dataclasses can be passed"
             )
         kind, keys, values = parts
         children = tuple(walk(v, _join(path, kind, k)) for k, v in zip(keys, values, strict=True))
