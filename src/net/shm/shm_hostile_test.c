@@ -2,8 +2,10 @@
 #include "net/link/link.h"
 #include "net/link/link_connect.h"
 #include "net/link/link_send.h"
+#include "net/net_state.h"
 #include "net/progress.h"
 #include "net/service.h"
+#include "net/shm/wire.h"
 #include "net/shm_pair.h"
 
 #include <errno.h>
@@ -126,32 +128,51 @@ static int hung_up(end *server, stranger *who)
     return 0;
 }
 
+enum { all_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, UNSEALED = 4 };
+static const int too_few_seals[UNSEALED] = {0, all_seals & ~F_SEAL_SHRINK, all_seals & ~F_SEAL_GROW,
+                                            all_seals & ~F_SEAL_SEAL};
+
 static void test_memory_without_seals(void **state)
 {
-    static const int seals[] = {0, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW,
-                                F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL};
     char address[LIGI_ADDRESS_BYTES_MAX];
     end server;
     (void)state;
 
     end_open(&server);
     assert_ok(ligi_net_listen(server.net, "shm:", address));
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i <= UNSEALED; i++) {
         stranger who;
         stranger_connect(&who, address);
-        stranger_show(&who, seals[i], 0);
-        assert_int_equal(hung_up(&server, &who), i < 3);
+        stranger_show(&who, i < UNSEALED ? too_few_seals[i] : all_seals, 0);
+        assert_int_equal(hung_up(&server, &who), i < UNSEALED);
         stranger_close(&who);
     }
     for (int wrong = 1; wrong <= 5; wrong++) {
         stranger who;
         stranger_connect(&who, address);
-        stranger_show(&who, seals[3], wrong);
+        stranger_show(&who, all_seals, wrong);
         assert_int_equal(hung_up(&server, &who), 1);
         stranger_close(&who);
     }
     assert_still_serves(&server, address);
     end_close(&server);
+}
+
+/* Reading memory that its owner has shrunk since would kill the reader with SIGBUS. */
+static void test_lent_memory_without_seals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < UNSEALED; i++) {
+        pair both;
+        ligi_segment_place lent = {
+            .fd = stranger_memory(4096, too_few_seals[i]), .segment = 77, .segment_bytes = 4096};
+        pair_open(&both, "shm:");
+        assert_int_equal(ligi_wire_show(both.client.link->wire, &lent), 1);
+        pair_until(&both, server_lost, 1);
+        assert_int_equal(both.server.lost_status, LIG_E_DENIED);
+        close(lent.fd);
+        pair_close(&both);
+    }
 }
 
 static void test_hostile_rings(void **state)
@@ -168,7 +189,7 @@ static void test_hostile_rings(void **state)
         stranger who;
         uint8_t noise[256];
         stranger_connect(&who, address);
-        stranger_show(&who, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, 0);
+        stranger_show(&who, all_seals, 0);
         for (size_t i = 0; i < sizeof noise; i++)
             noise[i] = (uint8_t)rand_r(&seed);
         stranger_speak(&who, noise, sizeof noise, round % 3);
@@ -289,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_file_of_a_socket),
         cmocka_unit_test(test_names_are_checked),
         cmocka_unit_test(test_memory_without_seals),
+        cmocka_unit_test(test_lent_memory_without_seals),
         cmocka_unit_test(test_hostile_rings),
         cmocka_unit_test(test_killed_in_the_middle),
         cmocka_unit_test(test_frozen_peer_is_a_timeout),
