@@ -365,10 +365,11 @@ static int never(void *context)
     return 0;
 }
 
-/* A client may get its new secret a little later than the server. */
+/* A full server has a place when another client leaves. A client may get its new secret a little
+ * later than the server. */
 static int may_succeed_later(const ligi_client *client, lig_status status)
 {
-    return status == LIG_E_PEER || status == LIG_E_IO ||
+    return status == LIG_E_PEER || status == LIG_E_IO || status == LIG_E_BUSY ||
            (status == LIG_E_DENIED && client->options.secret_file && client->session);
 }
 

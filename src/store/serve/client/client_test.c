@@ -18,12 +18,17 @@ typedef struct served {
     lig_server *server;
 } served;
 
+static void start_with(served *self, lig_server_options options)
+{
+    options.address_file = self->address_file;
+    assert_ok(lig_server_open(&self->server, self->place, &options));
+}
+
 static void start(served *self, const char *listen)
 {
     lig_server_options options = LIG_SERVER_INIT;
     options.listen = listen;
-    options.address_file = self->address_file;
-    assert_ok(lig_server_open(&self->server, self->place, &options));
+    start_with(self, options);
 }
 
 static int setup(void **state)
@@ -239,6 +244,47 @@ static void test_open_interrupted(void **state)
     self->server = NULL;
     assert_fails(lig_store_open_interruptible(&store, uri, interrupt, &calls), LIG_E_CLOSED);
     assert_int_equal(calls, 1);
+}
+
+typedef struct opener {
+    char uri[256];
+    lig_store *store;
+    lig_status status;
+} opener;
+
+static void *open_patiently(void *context)
+{
+    opener *self = context;
+    self->status = lig_store_open(&self->store, self->uri);
+    return NULL;
+}
+
+/* With `retry` a client waits until a full server has a place. */
+static void test_full_server(void **state)
+{
+    served *self = *state;
+    lig_server_options options = LIG_SERVER_INIT;
+    lig_server_stats stats = {0};
+    opener late = {.status = LIG_E_INTERNAL};
+    pthread_t thread;
+    lig_server_close(self->server);
+    options.max_clients = 1;
+    start_with(self, options);
+    lig_store *first = client(self, "?transport=tcp");
+    snprintf(late.uri, sizeof late.uri, "ligament://%s?transport=tcp",
+             lig_server_address(self->server));
+    assert_fails(lig_store_open(&late.store, late.uri), LIG_E_BUSY);
+    strcat(late.uri, "&retry=600");
+    assert_int_equal(pthread_create(&thread, NULL, open_patiently, &late), 0);
+    while (stats.refused < 2 && late.status == LIG_E_INTERNAL) {
+        assert_ok(lig_server_stat(self->server, &stats));
+        sched_yield();
+    }
+    lig_store_close(first);
+    pthread_join(thread, NULL);
+    assert_int_equal(late.status, LIG_OK);
+    save(late.store, "m");
+    lig_store_close(late.store);
 }
 
 /* What a client holds ends with its release, and with its connection. */
@@ -493,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_retry, setup, teardown),
         cmocka_unit_test_setup_teardown(test_retry_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_interrupted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_full_server, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_another_secret, setup, teardown),
