@@ -319,7 +319,8 @@ static const cli_flag flags[] = {
     {"address-file", 0, "FILE", "write the address to this file, and remove it on exit"},
     {"max-clients", 0, "N", "maximum number of connected clients (default: 1024)"},
     {"max-bytes-in-flight", 0, "BYTES",
-     "limit on requests and replies in memory (default: 1G); one client may use a sixteenth"},
+     "limit on requests and replies in memory (default: 1G); one client may use a sixteenth, "
+     "large saves together half"},
     {"rate", 0, "BYTES", "bytes per second that all clients may read in total (default: no limit)"},
     {"workers", 0, "N", "number of threads that process requests (default: 16)"},
     {"allow-shutdown", 0, NULL, "let clients with the role admin stop the server"},

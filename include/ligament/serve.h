@@ -41,7 +41,8 @@ typedef struct lig_server_options {
                                * close; NULL: none */
     uint32_t max_clients;         /* maximum number of sessions; 0: 1024 */
     uint32_t workers;             /* threads that process requests; 0: 16 */
-    uint64_t max_bytes_in_flight; /* of requests and replies in memory; 0: 1 GiB. A client may use a sixteenth */
+    uint64_t max_bytes_in_flight; /* of requests and replies in memory; 0: 1 GiB. A client may use a sixteenth; large
+                                   * saves use at most half, and wait for each other */
     uint64_t rate;                /* bytes per second that all clients may read in total; 0: no limit */
     int64_t lease_ns; /* a client that is silent for this long is dropped and its leases are released; 0: 60 s */
     const lig_server_rule *quotas; /* bytes that models below a prefix may have written: LIG_E_IO, EDQUOT above it */

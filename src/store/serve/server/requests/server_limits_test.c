@@ -5,6 +5,7 @@
 
 #include <ligament/serve.h>
 
+#include <sched.h>
 #include <unistd.h>
 
 enum { TENSORS = 5000, REFS = 200, NAME_BYTES = 4000, SAVES = 16 };
@@ -128,23 +129,31 @@ static int has_dones(void *context)
     return raw->dones == SAVES || raw->answered || raw->lost;
 }
 
-static void begin_in_parts(raw_client *raw, uint64_t id)
+static void begin_save(raw_client *raw, uint64_t id, uint32_t wants, int64_t bytes)
 {
     ligi_writer body = {0};
     char name[32];
-    const int64_t shape[] = {1 << 20};
     const lig_tensor tensor = {
-        .name = "w", .bytes = 1 << 20, .shape = shape, .ndim = 1, .dtype = LIG_UINT8};
+        .name = "w", .bytes = (uint64_t)bytes, .shape = &bytes, .ndim = 1, .dtype = LIG_UINT8};
     snprintf(name, sizeof name, "part-%d", (int)id);
-    const ligi_served_save save = {.name = name,
-                                   .wants = LIGI_SERVED_IN_PARTS,
-                                   .meta = "",
-                                   .structure = "",
-                                   .tensors = &tensor,
-                                   .count = 1};
+    const ligi_served_save save = {
+        .name = name, .wants = wants, .meta = "", .structure = "", .tensors = &tensor, .count = 1};
     ligi_served_save_put(&body, &save);
     raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_SAVE, .id = id, .number = id}, &body, NULL,
              0);
+    ligi_writer_fini(&body);
+}
+
+static void begin_in_parts(raw_client *raw, uint64_t id)
+{
+    begin_save(raw, id, LIGI_SERVED_IN_PARTS, 1 << 20);
+}
+
+static void cancel(raw_client *raw, uint64_t message, uint64_t id)
+{
+    ligi_writer body = {0};
+    ligi_served_number_put(&body, id);
+    raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_CANCEL, .id = message}, &body, NULL, 0);
     ligi_writer_fini(&body);
 }
 
@@ -160,16 +169,56 @@ static void test_saves_in_parts_have_a_limit(void **state)
     begin_in_parts(raw, SAVES + 1);
     assert_status(raw_wait(raw, SAVES + 1), LIG_E_BUSY);
     assert_says("unfinished saves");
-    ligi_writer body = {0};
-    ligi_served_number_put(&body, 1);
-    raw_send(raw, (ligi_served_head){.op = LIGI_SERVED_CANCEL, .id = 100}, &body, NULL, 0);
+    cancel(raw, 100, 1);
     assert_status(raw_wait(raw, 1), LIG_E_CLOSED);
-    ligi_writer_fini(&body);
     raw->answered = 0;
     raw->dones = SAVES - 1;
     begin_in_parts(raw, SAVES + 2);
     assert_ok(ligi_net_wait(raw->net, has_dones, raw, RAW_NS));
     assert_int_equal(raw->dones, SAVES);
+}
+
+static uint64_t in_flight(const fixture *self)
+{
+    lig_server_stats stats;
+    assert_ok(lig_server_stat(self->server, &stats));
+    return stats.bytes_in_flight;
+}
+
+static int is_needed(void *context)
+{
+    const raw_client *raw = context;
+    return raw->needs > 0 || raw->lost;
+}
+
+/* A large save has 20 MiB in flight; together they have half of the limit, and the next one waits
+ * until another has ended. */
+static void test_saves_count_as_bytes_in_flight(void **state)
+{
+    enum { FIT = 3, LARGE = 32 << 20 };
+    fixture *self = *state;
+    raw_client *raw = &self->raw, other;
+    raw_open(&other, lig_server_address(self->server), 2);
+    for (uint64_t id = 1; id <= FIT; id++) {
+        raw->needs = 0;
+        begin_save(raw, id, 0, LARGE);
+        assert_ok(ligi_net_wait(raw->net, is_needed, raw, RAW_NS));
+        assert_int_equal(in_flight(self), id * (20 << 20));
+    }
+    begin_save(&other, 1, 0, LARGE);
+    for (int i = 0; i < 100; i++)
+        assert_ok(raw_ask(&other, LIGI_SERVED_PING, NULL));
+    assert_int_equal(other.needs, 0);
+    assert_int_equal(in_flight(self), FIT * (20 << 20));
+    cancel(raw, 100, 2);
+    assert_status(raw_wait(raw, 2), LIG_E_CLOSED);
+    assert_ok(ligi_net_wait(other.net, is_needed, &other, RAW_NS));
+    assert_false(other.lost);
+    raw_close(&other);
+    raw_close(raw);
+    while (in_flight(self) > 0)
+        sched_yield();
+    raw_open(raw, lig_server_address(self->server), 1);
 }
 
 int main(void)
@@ -178,6 +227,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refs_of_large_models, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_a_client_holds_has_a_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saves_in_parts_have_a_limit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_saves_count_as_bytes_in_flight, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

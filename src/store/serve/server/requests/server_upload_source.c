@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BYTES (UINT64_C(4) << 20)     /* as a save requests them from its source */
 enum { STRETCHES = 1024, DONE_EVERY = 16 }; /* in one NEED; tensors between two DONE */
 
 int ligi_served_upload_is_over(const ligi_served_upload *upload)
@@ -79,7 +78,7 @@ static lig_status piece_room(ligi_served_buffers *buffers, ligi_served_piece *wh
     if (what->stretches == NULL)
         LIG_TRY(ligi_calloc(&what->stretches, STRETCHES, sizeof *what->stretches, "a save"));
     if (what->memory == NULL)
-        LIG_TRY(ligi_served_buffer_take(buffers, CHUNK_BYTES, &what->memory));
+        LIG_TRY(ligi_served_buffer_take(buffers, LIGI_SERVED_PIECE_BYTES, &what->memory));
     what->count = 0;
     what->bytes = 0;
     return LIG_OK;
@@ -125,8 +124,9 @@ static int next_stretch(ligi_served_upload *upload, ligi_served_stretch *next)
         uint64_t rest = plan->tensors[upload->tensor].bytes - upload->offset;
         if (slot->tied != SIZE_MAX || slot->pack || rest == 0)
             continue;
-        *next = (ligi_served_stretch){upload->tensor, upload->offset,
-                                      rest < CHUNK_BYTES ? rest : CHUNK_BYTES};
+        *next =
+            (ligi_served_stretch){upload->tensor, upload->offset,
+                                  rest < LIGI_SERVED_PIECE_BYTES ? rest : LIGI_SERVED_PIECE_BYTES};
         return 1;
     }
     return 0;
@@ -136,7 +136,7 @@ static void gather(ligi_served_upload *upload, ligi_served_piece *into)
 {
     ligi_served_stretch next;
     while (into->count < STRETCHES && next_stretch(upload, &next) &&
-           next.bytes <= CHUNK_BYTES - into->bytes) {
+           next.bytes <= LIGI_SERVED_PIECE_BYTES - into->bytes) {
         into->stretches[into->count++] = next;
         into->bytes += next.bytes;
         upload->offset += next.bytes;
@@ -211,7 +211,7 @@ static lig_status hash_some(ligi_served_upload *upload, const ligi_hash_ask *ask
     for (; i < count && i < STRETCHES; i++) {
         uint64_t offset = asks[i].first * LIG_BLOCK_BYTES, bytes = asks[i].count * LIG_BLOCK_BYTES;
         uint64_t rest = plan->tensors[asks[i].index].bytes - offset;
-        uint64_t room = CHUNK_BYTES - what->bytes;
+        uint64_t room = LIGI_SERVED_PIECE_BYTES - what->bytes;
         if (asks[i].count > room / sizeof(uint64_t))
             break;
         what->stretches[what->count++] =
@@ -258,8 +258,8 @@ static lig_status gather_ask(ligi_served_upload *upload, const ligi_hash_ask *on
     if (end > size)
         end = size;
     while (at < end) {
-        uint64_t room = (CHUNK_BYTES - what->bytes) / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES;
-        uint64_t bytes = end - at <= CHUNK_BYTES - what->bytes ? end - at : room;
+        uint64_t room = (LIGI_SERVED_PIECE_BYTES - what->bytes) / LIG_BLOCK_BYTES * LIG_BLOCK_BYTES;
+        uint64_t bytes = end - at <= LIGI_SERVED_PIECE_BYTES - what->bytes ? end - at : room;
         if (bytes == 0 || what->count == STRETCHES) {
             LIG_TRY(hash_gathered(upload, hashes));
             continue;
@@ -344,7 +344,7 @@ ligi_source ligi_served_upload_source(ligi_served_upload *upload)
 
 static void free_piece(ligi_served_buffers *buffers, ligi_served_piece *piece)
 {
-    ligi_served_buffer_give(buffers, piece->memory, CHUNK_BYTES);
+    ligi_served_buffer_give(buffers, piece->memory, LIGI_SERVED_PIECE_BYTES);
     free(piece->stretches);
 }
 

@@ -5,6 +5,7 @@
 #include "store/serve/server/requests/server_saves.h"
 
 enum { LIGI_SERVED_PIECES = 5 }; /* two are being written, the others are requested ahead */
+#define LIGI_SERVED_PIECE_BYTES (UINT64_C(4) << 20) /* as a save requests them from its source */
 
 enum ligi_served_piece_state {
     LIGI_PIECE_FREE,
@@ -31,6 +32,7 @@ struct ligi_served_upload {
     ligi_served_job *job, *reaping;
     lig_ticket *thread;
     ligi_served_saving saving;
+    uint64_t charge; /* bytes in flight */
 
     int committed, aborted, lost; /* guarded by the uploads' lock */
 

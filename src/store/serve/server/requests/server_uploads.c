@@ -116,20 +116,52 @@ void ligi_served_uploads_lost(ligi_served_session *session)
 
 /* --- its life --- */
 
+/* What saves have in flight is at most half of the limit, and leaves the rest to requests. */
+static uint64_t bytes_max(const ligi_served_upload *upload)
+{
+    return upload->server->options.max_bytes_in_flight / 2;
+}
+
+/* The bytes of its pieces, as far as it fills them. */
+static uint64_t charge_of(const ligi_served_upload *upload)
+{
+    uint64_t bytes = LIGI_SERVED_PIECES * LIGI_SERVED_PIECE_BYTES, most = bytes_max(upload);
+    if (upload->saving.plan.bytes < bytes)
+        bytes = upload->saving.plan.bytes;
+    return bytes < most ? bytes : most;
+}
+
+/* The lock is held. */
+static int has_room(const ligi_served_upload *upload, uint64_t bytes)
+{
+    const ligi_served_uploads *all = &upload->server->uploads;
+    return all->active < ACTIVE_MAX && upload->session->active_uploads < SESSION_ACTIVE_MAX &&
+           all->bytes + bytes <= bytes_max(upload);
+}
+
+static void count_active(ligi_served_upload *upload, uint64_t bytes)
+{
+    upload->server->uploads.active++;
+    upload->session->active_uploads++;
+    upload->server->uploads.bytes += bytes;
+    upload->charge = bytes;
+    atomic_fetch_add(&upload->server->flight, bytes);
+}
+
 /* Buffers have a limit: the others wait. A save in parts may last as long as its training, and is
  * not counted: a client may have many, and no thread waits for it. */
 static lig_status begin_active(ligi_served_upload *upload)
 {
     ligi_served_uploads *all = &upload->server->uploads;
+    uint64_t bytes = charge_of(upload);
     if (ligi_served_upload_in_parts(upload))
         return LIG_OK;
     pthread_mutex_lock(&all->lock);
-    while (!ligi_served_upload_is_over(upload) &&
-           (all->active >= ACTIVE_MAX || upload->session->active_uploads >= SESSION_ACTIVE_MAX))
+    while (!ligi_served_upload_is_over(upload) && !has_room(upload, bytes))
         pthread_cond_wait(&all->changed, &all->lock);
     int over = ligi_served_upload_is_over(upload);
-    all->active += !over;
-    upload->session->active_uploads += !over;
+    if (!over)
+        count_active(upload, bytes);
     pthread_mutex_unlock(&all->lock);
     return over ? ligi_served_upload_fail(upload) : LIG_OK;
 }
@@ -142,6 +174,8 @@ static void end_active(ligi_served_upload *upload)
     pthread_mutex_lock(&all->lock);
     all->active--;
     upload->session->active_uploads--;
+    all->bytes -= upload->charge;
+    atomic_fetch_sub(&upload->server->flight, upload->charge);
     pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
 }
