@@ -177,7 +177,7 @@ class Loader:
                 continue
             stored = tuple(self._row(name)[2])
             if stored != shard.whole:
-                wrong.append(f"'{name}' has shape {shard.whole}, stored is {stored}")
+                wrong.append(f"'{name}' has shape {shard.whole}, but the stored shape is {stored}")
             if name in self.slices:
                 raise InvalidError(f"cannot load a slice of '{name}', which is distributed")
             self.slices[name] = shard.index
@@ -317,12 +317,13 @@ class Loader:
         for read, (code, shape) in zip(reads, have, strict=True):
             if tuple(shape) != tuple(read.shape):
                 wrong.append(
-                    f"'{read.name}' has shape {tuple(shape)}, stored is {tuple(read.shape)}"
+                    f"'{read.name}' has shape {tuple(shape)}, but the stored shape is "
+                    f"{tuple(read.shape)}"
                 )
             elif code != read.code and not cast:
                 ours, stored = tensors.name_of(code), tensors.name_of(read.code)
                 hint = " (cast=True converts)" if self.advice is _ADVICE else ""
-                wrong.append(f"'{read.name}' is {ours}, stored is {stored}{hint}")
+                wrong.append(f"'{read.name}' is {ours}, but the stored tensor is {stored}{hint}")
         if wrong:
             more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             raise MismatchError(

@@ -72,7 +72,7 @@ class Match:
         return datetime.datetime.fromtimestamp(at / 1e9, datetime.UTC) if at else None
 
     def release(self) -> None:
-        """Ends the lease; the match cannot be loaded or inherited from any more."""
+        """Ends the lease; the match can no longer be loaded or inherited from."""
         self._core.release()
 
     def __enter__(self) -> Match:

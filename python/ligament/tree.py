@@ -254,7 +254,7 @@ def check_plain(tree: Any, saved: Any, name: str) -> None:
         fits, pairs = not isinstance(tree, _PLAIN) or repr(tree) == repr(saved), []
     if not fits:
         here, stored = (_shown(value) for value in (tree, saved))
-        raise MismatchError(f"'{name}' is {here}, stored is {stored}")
+        raise MismatchError(f"'{name}' is {here}, but the stored value is {stored}")
     for key, value, other in pairs:
         if isinstance(tree, tuple) or isinstance(value, (dict, list, tuple)):
             check_plain(value, other, f"{name}.{key}")

@@ -92,7 +92,7 @@ def test_arrays_come_back_to_their_devices(files: ligament.Store) -> None:
 
 def test_what_does_not_fit_is_named(files: ligament.Store) -> None:
     files.save("t", {"a": jnp.ones(2), "b": {"c": jnp.ones(3)}})
-    with pytest.raises(ligament.MismatchError, match="has besides 'b.c'"):
+    with pytest.raises(ligament.MismatchError, match="also has 'b.c'"):
         files.load("t", like={"a": jnp.zeros(2)})
     with pytest.raises(ligament.MismatchError, match="lacks 'd'"):
         files.load("t", like={"a": jnp.zeros(2), "b": {"c": jnp.ones(3)}, "d": jnp.ones(1)})

@@ -97,7 +97,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
         judge(name, answers)
     for answer in apart:
         own, speed, model, devices = answer["refused"]
-        assert own.startswith("rank 1 has another plan than rank 0")
+        assert own.startswith("rank 1 has a different plan from rank 0")
         assert (
             speed
             == "all ranks must pass the same speed: [4.0, 1.0] on rank 0, [1.0, 4.0] on rank 1"

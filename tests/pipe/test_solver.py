@@ -69,7 +69,7 @@ def test_every_method_answers_and_repeats(method: str) -> None:
         (chain(1, math.nan), 1, "forward_ms of node 'n1'"),
         (chain(1, -1), 1, "forward_ms of node 'n1'"),
         (chain(1, math.inf), 1, "forward_ms of node 'n1'"),
-        ({"nodes": [{"name": "a", "weight": 1}]}, 1, "'weight', which is none of"),
+        ({"nodes": [{"name": "a", "weight": 1}]}, 1, "unknown field 'weight'"),
         ({"nodes": [{"name": "a"}], "edges": [[0, 1]]}, 1, "refers to node 1, but there are 1"),
         ({"nodes": [{"name": "a"}], "edges": [[0]]}, 1, "must be a pair"),
         ({"nodes": [3]}, 1, "node 0 must be an object"),

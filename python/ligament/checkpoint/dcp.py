@@ -1,10 +1,10 @@
-"""torch.distributed.checkpoint keeps its checkpoints in a store.
+"""Stores checkpoints of torch.distributed.checkpoint in a store.
 
     dcp.save(state, checkpoint_id="step-10", storage_writer=StorageWriter("runs", run="a"))
     dcp.load(state, checkpoint_id="step-10", storage_reader=StorageReader("runs", run="a"))
 
-Every rank writes a part, the coordinator makes one model of them with one commit. What a planner
-pickles (values that are no tensors) is kept as the bytes that it made of them."""
+Every rank writes a part, and the coordinator creates one model from the parts with one commit.
+Values that are not tensors are stored as the bytes into which the planner pickled them."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         self._lock: _core.Lock | None = None  # of the run, while the coordinator saves
 
     def reset(self, checkpoint_id: _Path | None = None) -> None:
-        """A new checkpoint begins; what the last one held is let go."""
+        """Begins a new checkpoint and releases the resources of the previous one."""
         self._called(checkpoint_id)
         self.save_id = str(uuid.uuid4())
         self._let_go()

@@ -22,7 +22,7 @@ def check(samples: list[dict[str, list[float]]]) -> None:
             first, others = known.setdefault(name, (rank, values))
             if _are_unrelated(values, others):
                 raise MismatchError(
-                    f"{name} has other values on rank {rank} than on rank {first} ({ADVICE})"
+                    f"{name} has different values on ranks {first} and {rank} ({ADVICE})"
                 )
 
 

@@ -38,8 +38,8 @@ _NO_TENSORS = struct.pack("<Q", 2) + b"{}"
 class Callback(TrainerCallback):
     """Saves when the Trainer would; the Trainer writes no folder itself. `keep` is
     `save_total_limit` by default, `best` (metric, "min" or "max") is `metric_for_best_model` by
-    default; `wait=False` saves in the background; `run` names the run among those of the store,
-    which belongs to this process from its first save to the end of training."""
+    default; `wait=False` saves in the background; `run` is the name of the run, whose only writer
+    is this process from its first save until training ends."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""Flags by which a CUDA stream and a thread of this process wait for each other: numbers in pinned
-host memory, compared with a sequence number in device memory. StepMesh's graphs use them."""
+"""Flags that synchronise a CUDA stream with a thread of this process: numbers in pinned host memory
+that are compared with a sequence number in device memory. StepMesh's graphs use them."""
 
 from __future__ import annotations
 

@@ -113,11 +113,11 @@ class Mesh:
 
     Arguments that are None are taken from the environment: the variables of DMLC and STEPMESH,
     torchrun, Slurm or PBS. `scheduler=True`, in all members: the job has a scheduler, which runs
-    the rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else is on the
-    network between the hosts, so `transport="auto"` may use UCX, which does not encrypt, if both
-    ends declare this and have an RDMA device ("any": any device of UCX). `device` is where a server
-    receives what workers push from a GPU: "cuda:1", "cpu"; None: on torch's current GPU if torch
-    has been imported and there is one. `timeout_ms` limits the
+    the rendezvous. `trusted_fabric=True` (or LIGAMENT_TRUSTED_FABRIC=1): nobody else has
+    access to the network between the hosts, so `transport="auto"` may use UCX, which does not
+    encrypt, if both ends declare this and have an RDMA device ("any": any device of UCX). `device`
+    is the device on which a server receives tensors that workers push from a GPU: "cuda:1", "cpu";
+    None: torch's current GPU if torch has been imported and there is one. `timeout_ms` limits the
     wait for the other members; None: no limit. `ligament.mesh.init` creates the default mesh of the
     process.
     """
@@ -201,7 +201,7 @@ class Mesh:
     ) -> Request:
         """Pushes the tensors to every server and requests each server's part of the pull tensors
         (server-major). They are in use until `wait`. With `need_event`, tensors on a GPU are read
-        after what is queued on torch's current stream now; without, their values are ready. On a
+        after the work queued on torch's current stream; without it, they must be ready. On a
         stream that is being captured into a CUDA graph, every replay makes the request; its `wait`
         must be captured as well."""
         if type(push_tensors) is not list:
@@ -249,8 +249,8 @@ class Mesh:
     def wait(self, handler: int, timeout_ms: float | None = 10000, *, stream: Any = None) -> None:
         """Waits until every server has responded; the pull tensors are then filled. With a stream
         (of torch, or the number of a CUstream) it returns at once if they are on a GPU: the stream
-        waits instead, and what is queued on it afterwards sees them filled. If the request fails,
-        the stream continues, and the next push_pull or wait raises the error."""
+        waits instead, and work that is queued on it afterwards sees them filled. If the request
+        fails, the stream continues, and the next push_pull or wait raises the error."""
         if stream is None and handler in self._graphs:
             stream = tensors.current_stream()
         if stream is not None:

@@ -1,5 +1,5 @@
-"""The parameter manager: rows of numbers by integer key, spread over processes. Workers pull and
-push them; rows that a worker says it will use (intent) move, or are copied, to where it is.
+"""The parameter manager: rows of numbers by integer key, distributed over processes. Workers pull
+and push them; rows that a worker announces (intent) are relocated or replicated to its node.
 
     params.setup(num_keys=1000, num_threads=1)
     server = params.Server(64)

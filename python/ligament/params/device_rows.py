@@ -1,7 +1,7 @@
 """Rows of a table cached on a device.
 
 The cache of a worker holds the rows it uses, looks them up and applies the optimizer's steps to
-them on the device, and writes them back when somebody else looks: docs/params.md, "On a GPU".
+them on the device, and writes them back before any other access: docs/params.md, "On a GPU".
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def check_range(ids: torch.Tensor, limit: int) -> None:
 class DeviceRows:
     """At most `rows` rows of a table on a device.
 
-    With one node and one worker nobody else changes a row (`alone`): cached rows are the only
+    With one node and one worker nothing else changes a row (`alone`): cached rows are the only
     current ones, and are assigned to the node's rows when they are written back. Otherwise the
     gradients are also summed up in `pending`, and pushed when the clock advances `clocks` times;
     after that, a row is read again before its next use. If steps cannot be summed up (`owned`), the

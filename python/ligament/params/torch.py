@@ -1,4 +1,4 @@
-"""Embeddings whose rows lie in the parameter manager: forward pulls, backward pushes.
+"""Embeddings whose rows are stored in the parameter manager: forward pulls, backward pushes.
 
 server = params.Server({"user": (10_000_000, 64)}, optimizer={"name": "adagrad", "lr": .1})
 users = params.torch.Embedding(10_000_000, 64, server, "user")

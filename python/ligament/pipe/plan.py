@@ -124,7 +124,7 @@ def _first_device(devices: Sequence[Any] | None) -> torch.device | None:
         raise InvalidError(
             f"devices[0] is {devices[0]!r}, which is not a torch device: expected 'cpu', "
             "'cuda:0', ..., or {'device': any name, 'speed': 1.0, 'memory': '80G'} "
-            "for one that is not here"
+            "for a device that is not present"
         ) from None
 
 

@@ -116,7 +116,8 @@ def _devices(made: Options, devices: Sequence[Any] | None) -> None:
             unknown = device.keys() - {"speed", "memory", "device"}
             if unknown:
                 raise InvalidError(
-                    f"device {position} has {sorted(unknown)}: it may have speed, memory, device"
+                    f"device {position} has unknown keys {sorted(unknown)}: expected speed, "
+                    "memory, device"
                 )
             speed = float(device.get("speed", 1.0))
             if not math.isfinite(speed) or speed <= 0:

@@ -524,7 +524,7 @@ def check_state(model: Any, state: Any) -> None:
         if not isinstance(state, list) or len(state) != len(model):
             many = f"a list of {len(state)}" if isinstance(state, list) else "not a list"
             raise MismatchError(
-                f"a list of {len(model)} cannot be filled: what was stored is {many}"
+                f"a list of {len(model)} cannot be filled: the stored value is {many}"
             )
         for one, of in zip(model, state, strict=True):
             check_state(one, of)

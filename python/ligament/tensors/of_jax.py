@@ -105,11 +105,11 @@ def like(template: Any, saved: Any, keep: bool, ignore: bool) -> Any:
     paths = [tuple(_key(key) for key in path) for path, _ in leaves]
     missing = [path for path in paths if path not in there]
     besides = [path for path in there if path not in set(paths)]
-    for wrong, allowed, verb in ((missing, keep, "lacks"), (besides, ignore, "has besides")):
+    for wrong, allowed, verb in ((missing, keep, "lacks"), (besides, ignore, "also has")):
         if wrong and not allowed:
             shown = ", ".join(_shown(path) for path in wrong[:5])
             raise MismatchError(
-                f"what is stored {verb} {shown}" + (" and more" if len(wrong) > 5 else "")
+                f"the stored value {verb} {shown}" + (" and more" if len(wrong) > 5 else "")
             )
     for path, (_, leaf) in zip(paths, leaves, strict=True):
         if path in there:

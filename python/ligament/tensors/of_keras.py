@@ -199,14 +199,15 @@ def check_variables(name: str, variables: list[Any], state: Any) -> None:
         raise MismatchError("the stored value is not the state of a Keras optimizer")
     if not variables or len(variables) != len(state):
         raise MismatchError(
-            f"the optimizer '{name}' has {len(variables)} variables, the stored one {len(state)}"
+            f"the optimizer '{name}' has {len(variables)} variables, but the stored one has "
+            f"{len(state)}"
             + ("" if variables else "; build it first: optimizer.build(model.trainable_variables)")
         )
     for variable, value in zip(variables, in_order(state), strict=True):
         if tuple(variable.shape) != tuple(value.shape):
             raise MismatchError(
                 f"{getattr(variable, 'path', variable.name)} has shape {tuple(variable.shape)}, "
-                f"stored is {tuple(value.shape)}"
+                f"but the stored shape is {tuple(value.shape)}"
             )
 
 

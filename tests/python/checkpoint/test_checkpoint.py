@@ -408,7 +408,7 @@ def test_plain_values_of_a_tree_are_not_left_out(tree: dict[str, Any]) -> None:
     with Checkpointer("mem:") as ck:
         ck.save(1, **parts)
         before, kept = nn.init.zeros_(model.weight).clone(), repr(tree)
-        with pytest.raises(ligament.MismatchError, match=r"'state.1.* is .*, stored is"):
+        with pytest.raises(ligament.MismatchError, match=r"'state.1.* is .*, but the stored"):
             ck.restore(**{**parts, "state.1": tree})
         assert torch.equal(model.weight, before) and repr(tree) == kept
 
@@ -473,11 +473,13 @@ def test_a_list_of_optimizers_is_one_part() -> None:
         for mine, theirs in zip(optimizers + schedules, others + more, strict=True):
             assert same_state(mine.state_dict(), theirs.state_dict())
         before = nn.init.zeros_(late[0].weight).clone()
-        with pytest.raises(ligament.MismatchError, match="a list of 1 .* stored is a list of 2"):
+        with pytest.raises(
+            ligament.MismatchError, match="a list of 1 .* stored value is a list of 2"
+        ):
             ck.restore(model=late, optimizer=others[:1])
         assert torch.equal(late[0].weight, before), "nothing is filled"
         ck.save(2, optimizer=optimizers[0])
-        with pytest.raises(ligament.MismatchError, match="stored is not a list"):
+        with pytest.raises(ligament.MismatchError, match="stored value is not a list"):
             ck.restore(optimizer=others)
     with ligament.Store("mem:") as store:
         store.save("both", optimizers)
@@ -506,7 +508,9 @@ def test_restore_reads_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
         assert chosen == [["extra.t"]]
         with pytest.raises(ligament.NotFoundError, match=r"'ema'; it has .*'model', 'optimizer'"):
             ck.restore(ema=model)
-        with pytest.raises(ligament.MismatchError, match=r"bfloat16, stored is float32[^(]*$"):
+        with pytest.raises(
+            ligament.MismatchError, match=r"bfloat16, but the stored tensor is float32[^(]*$"
+        ):
             ck.restore(model=nn.Linear(2, 2, dtype=torch.bfloat16))
 
 

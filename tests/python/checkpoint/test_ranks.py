@@ -201,8 +201,8 @@ def test_every_rank_holds_another_part(run: Run, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "sentence"),
     [
-        ("no model", "parameter 0 of 'optimizer' has other values on rank 1 than on rank 0 (if"),
-        ("plain", "'model.weight' has other values on rank 1 than on rank 0 (if"),
+        ("no model", "parameter 0 of 'optimizer' has different values on ranks 0 and 1 (if"),
+        ("plain", "'model.weight' has different values on ranks 0 and 1 (if"),
         ("names", "rank 1 passes 'model.1.weight', 'model.1.bias', which rank 0 does not (if"),
     ],
 )
@@ -347,7 +347,9 @@ def test_a_rank_is_interrupted(run: Run, victim: int) -> None:
 def test_a_rank_cannot_restore(run: Run) -> None:
     for answer in results(run("restore_fails", 2)):
         assert answer["first"] is None
-        assert "'model.weight' has shape (3, 3), stored is (2, 3)" in answer["told"][0]
+        assert (
+            "'model.weight' has shape (3, 3), but the stored shape is (2, 3)" in answer["told"][0]
+        )
         assert answer["told"][1] == ""
 
 

@@ -24,5 +24,5 @@ from ligament.errors import MismatchError
 def test_two_ranks(ours: list[float], theirs: list[float], well: bool) -> None:
     if well:
         return check([{"w": ours, "v": ours}, {"w": theirs}])
-    with pytest.raises(MismatchError, match="^w has other values on rank 2 than on rank 1 "):
+    with pytest.raises(MismatchError, match="^w has different values on ranks 1 and 2 "):
         check([{}, {"w": ours}, {"w": theirs}])

@@ -11,8 +11,8 @@ from ._config import inputs_of, layers_of, name_of, renamed
 
 
 def standardize_names(model: Any) -> Any:
-    """A copy of the model whose layers are named by what they are: class, configuration and, in the
-    same way, their inputs. Equal layers of equal inputs are numbered. Weights are copied."""
+    """A copy of the model whose layers are named after their class, configuration and, recursively,
+    their inputs. Equal layers with equal inputs are numbered. Weights are copied."""
     config = copy.deepcopy(model.get_config())
     names = _names(config)
     for layer in layers_of(config):

@@ -232,7 +232,7 @@ class DataStatesModelRepo(TransferMethod):
 
     def teardown_server(self, workcomm: Any = None) -> None:
         """Waits for the other workers, ends the server of a served store and closes the store.
-        Where the server does not allow it, it serves others: that is a warning."""
+        A server that does not allow this keeps running; a warning is logged."""
         super().teardown_server(workcomm)
         try:
             self.lib.shutdown()

@@ -130,7 +130,7 @@ def _node(index: int, item: Any) -> Node:
     for key, value in item.items():
         if key not in known:
             raise InvalidError(
-                f"node '{name}' has '{key}', which is none of {', '.join(sorted(known))}"
+                f"node '{name}' has unknown field '{key}' (known: {', '.join(sorted(known))})"
             )
         if key in ("name", "scope", "kind"):
             setattr(node, key, str(value))

@@ -103,8 +103,9 @@ def _agree(plan: Plan, events: list[Event], group: Any, size: int) -> None:
     others = [rank for rank in range(size) if found[rank] != found[0]]
     if others:
         raise MismatchError(
-            f"rank {others[0]} has another plan than rank 0: call pipe_model on every rank of the "
-            "group without distributed=False, or plan.save on one rank and Plan.load on the others"
+            f"rank {others[0]} has a different plan from rank 0: call pipe_model on every rank of "
+            "the group without distributed=False, or plan.save on one rank and Plan.load on all "
+            "others"
         )
 
 
