@@ -117,6 +117,40 @@ static void test_a_wait_without_the_server(void **unused)
     close_flags(&of);
 }
 
+/* The thread has the server's answer, and writes the flag after the server has left. */
+static void *answer_late(void *context)
+{
+    const flags *of = context;
+    while (!fake_cuda_loss_seen())
+        usleep(100);
+    __atomic_store_n(of->ack, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void test_an_answer_before_the_server_left(void **unused)
+{
+    (void)unused;
+    flags of = open_flags();
+    fake_cuda_grace(60 * (int64_t)SECOND);
+    fake_cuda_replay(of.stream);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, answer_late, &of), 0);
+    lig_mesh_close(of.server);
+    scene_server(of.all, 1)->mesh = NULL;
+    fake_cuda_finish(of.stream);
+    assert_int_equal(__atomic_load_n(of.ack, __ATOMIC_ACQUIRE), 1);
+    pthread_join(thread, NULL);
+    fake_cuda_grace(10000000);
+    fake_cuda_replay(of.stream);
+    fake_cuda_finish(of.stream); /* no answer any more */
+    fake_cuda_grace(60 * (int64_t)SECOND);
+    for (int round = 0; round < ROUNDS; round++)
+        fake_cuda_replay(of.stream);
+    fake_cuda_finish(of.stream); /* the loss is known: no further delay */
+    fake_cuda_grace(10000000);
+    close_flags(&of);
+}
+
 static void test_waits_of_a_closed_mesh(void **unused)
 {
     (void)unused;
@@ -169,6 +203,7 @@ int main(void)
         cmocka_unit_test(test_a_driver_that_refuses_kernels),
         cmocka_unit_test(test_a_graph_and_a_thread),
         cmocka_unit_test(test_a_wait_without_the_server),
+        cmocka_unit_test(test_an_answer_before_the_server_left),
         cmocka_unit_test(test_waits_of_a_closed_mesh),
         cmocka_unit_test(test_what_is_refused),
     };

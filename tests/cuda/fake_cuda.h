@@ -7,6 +7,7 @@
 #define FAKE_CUDA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define FAKE_CUDA_DEVICES 2
 
@@ -38,5 +39,11 @@ void fake_cuda_finish(void *stream);
 /* The stream is being captured; what was queued meanwhile runs at each replay. */
 void fake_cuda_capture(void *stream, int on);
 void fake_cuda_replay(void *stream);
+
+/* How long kernels that wait for flags continue after a peer was lost; 10 ms unless set. Forgets
+ * earlier losses. */
+void fake_cuda_grace(int64_t ns);
+/* Whether a kernel that waits for a flag has seen a loss since then. */
+int fake_cuda_loss_seen(void);
 
 #endif

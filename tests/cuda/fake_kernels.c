@@ -1,4 +1,5 @@
 /* The library's kernels on the host. */
+#include "fake_cuda.h"
 #include "fake_parts.h"
 
 #include <math.h>
@@ -56,10 +57,27 @@ static int rows_step(const void *parameter, uint64_t threads)
 
 /* --- flag_kernels.cu --- */
 
-typedef struct flag_call {
-    int64_t *flag, *sequence;
-    const int64_t *ended;
-} flag_call;
+#undef __device__
+#include "../../src/mesh/device/flag_kernels.cu"
+
+static int64_t grace_ns = 10000000;
+static loss_seen seen; /* by all waits */
+
+API void fake_cuda_grace(int64_t ns)
+{
+    pthread_mutex_lock(&fake_lock);
+    grace_ns = ns;
+    seen = (loss_seen){0, 0};
+    pthread_mutex_unlock(&fake_lock);
+}
+
+API int fake_cuda_loss_seen(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    int is_seen = seen.number != 0;
+    pthread_mutex_unlock(&fake_lock);
+    return is_seen;
+}
 
 static int flag_write(const void *parameter, uint64_t threads)
 {
@@ -72,9 +90,11 @@ static int flag_write(const void *parameter, uint64_t threads)
 static int flag_wait(const void *parameter, uint64_t threads)
 {
     const flag_call *call = parameter;
+    struct timespec now;
     (void)threads;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return __atomic_load_n(call->flag, __ATOMIC_ACQUIRE) >= *call->sequence ||
-           __atomic_load_n(call->ended, __ATOMIC_ACQUIRE) != 0;
+           is_over(call, &seen, now.tv_sec * 1000000000LL + now.tv_nsec, grace_ns);
 }
 
 static int flag_add(const void *parameter, uint64_t threads)

@@ -152,7 +152,7 @@ def write_flag(flag: Any, seq: Any) -> None:
 
 def wait_flag(flag: Any, seq: Any) -> None:
     """The current stream waits until the flag is at least the sequence number. It also continues
-    when a server is lost (on a server: all workers), and after `stop`."""
+    one second after a server is lost (on a server: all workers), and after `stop`."""
     device_flags.wait(mesh._mesh(), flag, seq)
 
 

@@ -18,8 +18,10 @@ static ligi_cuda_module module = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
+#define CLOSED UINT64_MAX
+
 typedef struct flag_call { /* as the kernels read it: addresses */
-    uint64_t flag, sequence, ended;
+    uint64_t flag, sequence, ended, passed;
 } flag_call;
 
 /* A worker needs all servers; a server answers as long as it has a worker. */
@@ -35,15 +37,20 @@ static int has_peers(const lig_mesh *mesh, const ligi_session_peer *coming)
 
 void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming)
 {
-    if (mesh->device && mesh->device->flags_ended)
-        __atomic_store_n(mesh->device->flags_ended, !has_peers(mesh, coming), __ATOMIC_RELEASE);
+    ligi_mesh_device *device = mesh->device;
+    if (device == NULL || device->flags_ended == NULL)
+        return;
+    uint64_t before = *device->flags_ended, now = 0;
+    if (!has_peers(mesh, coming))
+        now = before != 0 ? before : ++device->flags_losses;
+    __atomic_store_n(device->flags_ended, now, __ATOMIC_RELEASE);
 }
 
 void ligi_flags_close(ligi_mesh_device *device)
 {
     if (device->flags_ended)
-        __atomic_store_n(device->flags_ended, 1, __ATOMIC_RELEASE);
-    device->flags_ended = NULL; /* the word stays allocated: device->stuck */
+        __atomic_store_n(device->flags_ended, CLOSED, __ATOMIC_RELEASE);
+    device->flags_ended = NULL; /* the words stay allocated: device->stuck */
 }
 
 /* The device is opened and the kernels are loaded before the first flag is used: both may wait for
@@ -53,8 +60,13 @@ static lig_status open_flags(lig_mesh *mesh, int32_t number, ligi_mesh_device **
     LIG_TRY(ligi_mesh_device_open(mesh, number, device));
     if ((*device)->flags_ended)
         return LIG_OK;
+    uint64_t *ended;
     LIG_TRY(ligi_cuda_module_load(&module, number));
-    LIG_TRY(ligi_mesh_device_word(*device, &(*device)->flags_ended));
+    if ((*device)->flags_passed == NULL)
+        LIG_TRY(ligi_mesh_device_word(*device, &(*device)->flags_passed));
+    LIG_TRY(ligi_mesh_device_word(*device, &ended));
+    *ended = *(*device)->flags_passed = 0;
+    (*device)->flags_ended = ended;
     (*device)->stuck = 1;
     ligi_flags_update(mesh, NULL);
     return LIG_OK;
@@ -83,7 +95,8 @@ lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *s
     lig_status status = open_flags(mesh, step->device, &device);
     if (status == LIG_OK) {
         flag_call call = {(uintptr_t)step->flag, (uintptr_t)step->sequence,
-                          ligi_mesh_device_address(device, device->flags_ended)};
+                          ligi_mesh_device_address(device, device->flags_ended),
+                          ligi_mesh_device_address(device, device->flags_passed)};
         const ligi_cuda_launch launch = {step->action, 1, &call};
         status = ligi_cuda_launch_all(&module, step->device, stream, &launch, 1);
     }

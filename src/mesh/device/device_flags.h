@@ -6,10 +6,11 @@
 #include "group/session/session.h"
 #include "mesh/device/mesh_device.h"
 
-/* With the lock: waits end while a peer that this member needs is missing. Called when a peer goes,
- * and when one comes; the state of `coming` (NULL: none) has not changed yet. */
+/* With the lock: waits end while a peer that this member needs is missing, the first one a second
+ * after the loss. Called when a peer goes, and when one comes; the state of `coming` (NULL: none)
+ * has not changed yet. */
 void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming);
-/* With the lock: all waits end from now on, and those that are still queued. */
+/* With the lock: all waits end at once, also those that are still queued. */
 void ligi_flags_close(ligi_mesh_device *device);
 
 #endif

@@ -38,7 +38,9 @@ typedef struct ligi_mesh_device {
     int stuck;            /* work has not ended, or graphs may be replayed: memory stays */
     struct ligi_captured_slot *slots; /* atomic; the latest first */
     uint64_t slot_count;
-    uint64_t *flags_ended; /* what kernels that wait for flags look at; NULL: none was used */
+    /* What kernels that wait for flags look at (flag_kernels.cu). NULL: no flag was used. */
+    uint64_t *flags_ended, *flags_passed;
+    uint64_t flags_losses; /* of peers, since the first flag */
 } ligi_mesh_device;
 
 /* A stream of the caller; `given` 0: our own, for tensors that are ready. */
