@@ -461,8 +461,12 @@ def has_state(model: Any) -> bool:
     """Whether its state is read and set as a whole: optimizers, schedules, loaders, and lists of
     them."""
     if isinstance(model, (list, tuple)):
-        return bool(model) and all(map(has_state, model))
-    if _model_adapter(model) is not None or isinstance(model, dict):
+        return bool(model) and all(map(_has_own_state, model))
+    return _has_own_state(model)
+
+
+def _has_own_state(model: Any) -> bool:
+    if _model_adapter(model) is not None or isinstance(model, (dict, list, tuple)):
         return False
     return _keras_of(model) is not None or callable(getattr(model, "state_dict", None))
 
