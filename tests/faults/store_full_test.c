@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { LARGE = 40000, SMALL = 500 }; /* floats: in a pack, in the catalog */
@@ -68,27 +69,36 @@ static lig_status save(lig_store *store, int number, int64_t floats)
     return lig_store_save(store, name, &tensor, 1, NULL);
 }
 
-/* Saves until nothing more fits, takes the rest, and returns how many models there are. */
-static int fill(lig_store *store, const char *folder, int64_t floats)
+static void take_rest(const char *folder)
 {
     static const uint8_t page[4096] = {1};
     char path[64];
     struct statvfs room;
-    int count = 0;
+    snprintf(path, sizeof path, "%s/rest", folder);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    while (write(fd, page, sizeof page) == (ssize_t)sizeof page)
+        ;
+    close(fd);
+    assert_int_equal(statvfs(folder, &room), 0);
+    assert_int_equal(room.f_bavail, 0);
+}
+
+/* Saves more models until nothing fits, takes the rest, and returns how many models there are. */
+static int fill_after(lig_store *store, const char *folder, int64_t floats, int count)
+{
     while (save(store, count, floats) == LIG_OK)
         count++;
     assert_int_equal(lig_error_number(), ENOSPC);
     while (save(store, count, SMALL) == LIG_OK)
         count++;
     assert_int_equal(lig_error_number(), ENOSPC);
-    snprintf(path, sizeof path, "%s/rest", folder);
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    while (write(fd, page, sizeof page) == (ssize_t)sizeof page)
-        ;
-    close(fd);
-    assert_int_equal(statvfs(folder, &room), 0);
-    assert_int_equal(room.f_bavail, 0);
+    take_rest(folder);
     return count;
+}
+
+static int fill(lig_store *store, const char *folder, int64_t floats)
+{
+    return fill_after(store, folder, floats, 0);
 }
 
 static void compact(lig_store *store)
@@ -130,6 +140,94 @@ static void free_all(const char *folder, const char *options, int64_t floats, in
         assert_ok(lig_store_open(&store, uri));
     }
     empty(store, count);
+    lig_store_close(store);
+}
+
+static off_t segment_bytes(const char *folder)
+{
+    char path[128];
+    struct stat info;
+    snprintf(path, sizeof path, "%s/store/log/segment-%016d", folder, 1);
+    assert_int_equal(stat(path, &info), 0);
+    return info.st_size;
+}
+
+/* The disk becomes full when the log has just been extended: the index runs out of space first. */
+static void no_room_for_the_index(void **state)
+{
+    const char *folder = *state;
+    char uri[128];
+    lig_store *store;
+    int count = 0;
+    if (!mounted)
+        skip();
+    assert_int_equal(mount(NULL, folder, NULL, MS_REMOUNT, "size=16m"), 0);
+    snprintf(uri, sizeof uri, "%s/store", folder);
+    assert_ok(lig_store_open(&store, uri));
+    for (off_t before = 0, now = 0; before < 2 << 20 || now == before; count++) {
+        before = segment_bytes(folder);
+        assert_ok(save(store, count, 1));
+        now = segment_bytes(folder);
+    }
+    take_rest(folder);
+    count = fill_after(store, folder, 1, count);
+    empty(store, count);
+    lig_store_close(store);
+}
+
+/* The index must be built again on the full disk, because its last user did not close it. */
+static void killed(void **state)
+{
+    char uri[128];
+    lig_store *store;
+    int pipes[2], count = 0;
+    if (!mounted)
+        skip();
+    snprintf(uri, sizeof uri, "%s/store", (const char *)*state);
+    assert_int_equal(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        assert_ok(lig_store_open(&store, uri));
+        count = fill(store, *state, 1);
+        _exit(write(pipes[1], &count, sizeof count) != sizeof count);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(read(pipes[0], &count, sizeof count), sizeof count);
+    close(pipes[0]);
+    close(pipes[1]);
+    assert_ok(lig_store_open(&store, uri));
+    empty(store, count);
+    lig_store_close(store);
+}
+
+/* A model whose removal changes many pages of the index. */
+static void many_tensors(void **state)
+{
+    enum { TENSORS = 3000 };
+    static lig_tensor tensors[TENSORS];
+    static float each[TENSORS][100];
+    static char names[TENSORS][16];
+    char uri[128], name[16];
+    int64_t floats = 100;
+    lig_store *store;
+    int count = 0;
+    if (!mounted)
+        skip();
+    snprintf(uri, sizeof uri, "%s/store", (const char *)*state);
+    assert_ok(lig_store_open(&store, uri));
+    for (int i = 0; i < TENSORS; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        tensors[i] = scene_tensor(names[i], each[i], &floats);
+    }
+    for (lig_status status = LIG_OK; status == LIG_OK; count += status == LIG_OK) {
+        for (int i = 0; i < TENSORS; i++)
+            each[i][0] = (float)(count * TENSORS + i);
+        snprintf(name, sizeof name, "m%d", count);
+        status = lig_store_save(store, name, tensors, TENSORS, NULL);
+    }
+    assert_int_equal(lig_error_number(), ENOSPC);
+    assert_true(count > 0);
+    empty(store, fill_after(store, *state, 1, count));
     lig_store_close(store);
 }
 
@@ -210,6 +308,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_packs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_packs_small_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_packs_tiny_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_room_for_the_index, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(killed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_tensors, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,8 +44,7 @@ static void leave(ligi_file_catalog *self)
     struct stat info;
     int fd;
 
-    int known = self->env != NULL && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS;
-    int kept = known ? dup(fd) : -1;
+    int kept = self->env && mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS ? dup(fd) : -1;
     ligi_mdb_env_close(self);
     if (kept < 0)
         return;
@@ -268,6 +267,7 @@ static lig_status append(write_run *run)
                         "%s: the catalog is at version %" PRIu64
                         ", but the change is based on %" PRIu64,
                         self->place, at->version, run->edit->version);
+    LIG_TRY(ligi_mdb_env_reserve(self, run->edit));
     LIG_TRY(ligi_clog_record_put(&run->record, run->edit, &header));
     const ligi_clog_visitor visitor = {ligi_mdb_apply, &run->index};
     uint64_t segment = at->segment;

@@ -20,6 +20,7 @@ struct ligi_file_catalog {
     int64_t wait_ns;         /* for the write lock */
     uint64_t tight;          /* under LIGI_HEAD_WRITE: log.keep when a checkpoint was last tried on
                               * a full disk; 0: never */
+    uint64_t index_kept;     /* under LIGI_HEAD_WRITE: the index has blocks up to there */
     ligi_entry_id head_file; /* the files that the names referred to when they were opened */
     ligi_entry_id index_file;
 

@@ -2,6 +2,7 @@
 
 #include "backend/file/catalog/catalog_snapshot.h"
 #include "backend/file/folder.h"
+#include "backend/file/index/index_items.h"
 #include "backend/file/names.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -19,6 +20,10 @@
 #define MAP_BYTES_LEAST (UINT64_C(1) << 24)
 #define AHEAD_BYTES (UINT64_C(256) << 10)
 #define FULL_BYTES (UINT64_C(1) << 20) /* with less room a disk counts as full */
+#define KEEP_BYTES_MOST (UINT64_C(32) << 20)
+#define STEP_BYTES_MOST (UINT64_C(4) << 20)
+#define ITEM_BYTES 64   /* of LMDB for an item, and of a reference */
+#define PAGES_ALWAYS 16 /* that a transaction writes besides the leaves: branches, free pages */
 
 /* LMDB opens by name: it must have opened the file that was checked. */
 static lig_status identify(ligi_file_catalog *self)
@@ -110,6 +115,7 @@ lig_status ligi_mdb_env_open(ligi_file_catalog *self)
     uint64_t map_bytes = self->map_bytes;
 
     ligi_mdb_env_close(self);
+    self->index_kept = 0;
     LIG_TRY(look_at_file(self));
     LIG_TRY(ligi_mdb_env_reserve_lock(self, LIGI_NAME_INDEX_LOCK));
     int number = try_open(self, map_bytes);
@@ -195,6 +201,48 @@ void ligi_mdb_env_ahead(const ligi_file_catalog *self)
     while (at < used + AHEAD_BYTES &&
            pwrite(fd, zeros, sizeof zeros, (off_t)at) == (ssize_t)sizeof zeros)
         at += sizeof zeros;
+}
+
+/* The bytes of new items, and twice that when pages are split in half. */
+static uint64_t added_bytes(const lig_catalog_edit *edit)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < edit->op_count; i++) {
+        const lig_catalog_op *op = &edit->ops[i];
+        if (op->value == NULL)
+            continue;
+        bytes += op->key_bytes + ITEM_BYTES;
+        bytes += op->value_bytes <= LIGI_MDB_INLINE_BYTES ? op->value_bytes : 0;
+    }
+    return 2 * bytes;
+}
+
+lig_status ligi_mdb_env_reserve(ligi_file_catalog *self, const lig_catalog_edit *edit)
+{
+    MDB_envinfo info;
+    MDB_stat pages;
+    int fd;
+
+    if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
+        mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
+        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
+        return LIG_OK;
+    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize, added = added_bytes(edit);
+    uint64_t changed = edit->op_count * (uint64_t)pages.ms_psize;
+    changed = (changed < used ? changed : used) + PAGES_ALWAYS * (uint64_t)pages.ms_psize;
+    uint64_t keep = edit->flags & LIG_EDIT_FREES ? 0 : used + added;
+    uint64_t end = used + changed + added + (keep < KEEP_BYTES_MOST ? keep : KEEP_BYTES_MOST);
+    if (end <= self->index_kept)
+        return LIG_OK;
+    uint64_t ahead = end + (end / 4 < STEP_BYTES_MOST ? end / 4 : STEP_BYTES_MOST);
+    int number = ligi_clog_allocate(fd, 0, ahead);
+    if (number != 0)
+        number = ligi_clog_allocate(fd, 0, ahead = end);
+    if (number != 0)
+        return ligi_fail_errno(number, "cannot extend %s/" LIGI_NAME_INDEX, self->place);
+    self->index_kept = ahead;
+    return LIG_OK;
 }
 
 lig_status ligi_mdb_env_fail(const ligi_file_catalog *self, int number, const char *what)

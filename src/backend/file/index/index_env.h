@@ -19,9 +19,15 @@ lig_status ligi_mdb_env_remove_lock(const ligi_file_catalog *catalog);
  * not see this process's locks. */
 lig_status ligi_mdb_env_still(const ligi_file_catalog *catalog);
 
-/* In a write transaction: keeps some zeros behind the last page, so that a commit finds room on a
- * full disk. */
+/* In a write transaction: keeps some zeros behind the last page, because they are overwritten
+ * faster than new blocks are. */
 void ligi_mdb_env_ahead(const ligi_file_catalog *catalog);
+
+/* Before an edit is appended to the log: allocates blocks for the pages that it may change in the
+ * index, and, unless it frees space, for those that one that does may change afterwards. An index
+ * without room for a commit could not be brought up to date, and nothing could be freed. Fails only
+ * if the disk is full. Under LIGI_HEAD_WRITE. */
+lig_status ligi_mdb_env_reserve(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
 
 /* Converts an LMDB error into a status with an error text; a truncated write on a full disk
  * becomes ENOSPC. */

@@ -412,8 +412,7 @@ lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *s
     return LIG_OK;
 }
 
-/* The errno if the disk is full. No other failure is a reason to refuse a commit. */
-static int allocate(int fd, uint64_t from, uint64_t to)
+int ligi_clog_allocate(int fd, uint64_t from, uint64_t to)
 {
     int failed;
 
@@ -434,9 +433,9 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
     LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
     if (stored >= end)
         return LIG_OK;
-    int number = allocate(segment->fd, size, ahead);
+    int number = ligi_clog_allocate(segment->fd, size, ahead);
     if (ligi_clog_is_full(number))
-        number = allocate(segment->fd, size, ahead = end);
+        number = ligi_clog_allocate(segment->fd, size, ahead = end);
     if (number != 0)
         return ligi_fail_errno(number, "cannot extend %s", folder->log_place);
     segment->kept = ahead;

@@ -93,6 +93,11 @@ lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t fro
 /* The size of a file, and the bytes that it has on the disk. */
 lig_status ligi_clog_measure(const ligi_clog_folder *folder, int fd, uint64_t *size,
                              uint64_t *stored);
+/* Allocates blocks, also beyond the end of the file, whose size stays. The errno if the disk is
+ * full, otherwise 0: no other failure is a reason to refuse a commit, and not every file system can
+ * do this. */
+int ligi_clog_allocate(int fd, uint64_t from, uint64_t to);
+
 /* Allocates the bytes up to `end`, also beyond the end of the file: its size stays. Fails only if
  * the disk is full: not every file system can do that. Under LIGI_HEAD_WRITE. */
 lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
