@@ -81,6 +81,14 @@ typedef struct lig_catalog_event {
     size_t bytes;
 } lig_catalog_event;
 
+/* Commits of one caller that are not durable yet; version 0: none. Filled by catalog_commit, cleared by catalog_sync,
+ * which has to be called before they are reported to anyone. */
+typedef struct lig_catalog_pending {
+    uint64_t version; /* of the last of them */
+    uint64_t first;   /* the volume's: since when they may have been lost */
+    void *held;       /* likewise: what the sync will need */
+} lig_catalog_pending;
+
 #define LIG_EDIT_FREES 1u /* the edit frees space: on a full disk it may use space that is reserved for this */
 
 /* One commit. */
@@ -94,6 +102,7 @@ typedef struct lig_catalog_edit {
     uint32_t reserved;
     const uint64_t *packs; /* of the packs whose use this commit changes, those that the catalog uses after it */
     size_t pack_count;
+    lig_catalog_pending *pending; /* NULL, or the commit may be left to catalog_sync: others see it, not yet durable */
 } lig_catalog_edit;
 
 /* Called for each event, oldest first; a non-zero result ends the visit. `date_ns` is the time of the commit (since
@@ -193,6 +202,11 @@ typedef struct lig_volume_ops {
     /* Optional (NULL: a pack is not a file). A descriptor of the pack's file, open for reading only; the caller closes
      * it. It stays readable after pack_remove. */
     lig_status (*pack_descriptor)(void *self, uint64_t id, int *descriptor);
+
+    /* Optional (NULL: edit->pending always is). Makes the pending commits durable, all with one sync, and clears
+     * `pending` regardless of the outcome. After LIG_E_IO the outcome of each of them may be unknown, as after
+     * catalog_commit. A snapshot that shows a pending commit makes it durable, too. */
+    lig_status (*catalog_sync)(void *self, lig_catalog_pending *pending);
 } lig_volume_ops;
 
 /* --- the table of a plugin --- */

@@ -466,6 +466,14 @@ static lig_status file_catalog_commit(void *opaque, const lig_catalog_edit *edit
     return status;
 }
 
+static lig_status file_catalog_sync(void *opaque, lig_catalog_pending *pending)
+{
+    ligi_file *self = opaque;
+
+    LIG_TRY(ligi_file_writable(self));
+    return ligi_file_catalog_sync(self->catalog, pending);
+}
+
 static lig_status file_catalog_settle(void *opaque)
 {
     ligi_file *self = opaque;
@@ -572,6 +580,7 @@ static const lig_volume_ops file_volume = {
     .lock = ligi_file_lock,
     .unlock = ligi_file_unlock,
     .pack_descriptor = ligi_file_pack_descriptor,
+    .catalog_sync = file_catalog_sync,
 };
 
 extern const lig_backend_ops ligi_backend_file;

@@ -440,7 +440,18 @@ static lig_status outcome_unknown(void)
                            lig_error_text());
 }
 
-static lig_status write_and_sync(write_run *run)
+/* A sync that fails in between may have lost the first of them: their oldest epoch counts. */
+static void leave_pending(write_run *run, lig_catalog_pending *pending)
+{
+    ligi_clog_folder_release(&run->catalog->log.folder, pending->held);
+    if (pending->version == 0)
+        pending->first = run->durable.epoch;
+    pending->version = run->durable.version;
+    pending->held = run->durable.file;
+    run->durable.file = NULL;
+}
+
+static lig_status write_and_sync(write_run *run, lig_catalog_pending *pending)
 {
     ligi_file_catalog *self = run->catalog;
 
@@ -449,7 +460,9 @@ static lig_status write_and_sync(write_run *run)
     if (status == LIG_OK)
         ligi_head_append(&self->log.head, run->durable.version);
     ligi_file_catalog_unlock(self);
-    if (status == LIG_OK && self->log.folder.sync) {
+    if (status == LIG_OK && run->appended && pending != NULL) {
+        leave_pending(run, pending);
+    } else if (status == LIG_OK && self->log.folder.sync) {
         status = sync_log(self, &run->durable);
         if (status != LIG_OK && run->appended)
             status = outcome_unknown();
@@ -467,12 +480,24 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
         ligi_file_catalog_unlock_mine(self);
     LIG_TRY(status);
     LIG_TRY(lock_once(self));
-    status = write_and_sync(&run);
+    status = write_and_sync(&run, edit->pending);
     ligi_writer_fini(&run.record);
     run.rolled |= self->log.numbered != 0 && run.durable.version % LIGI_CHECKPOINT_COMMITS == 0;
     if (status == LIG_OK && (run.rolled || run.tight))
         ligi_checkpointing(self, run.tight);
     return status;
+}
+
+lig_status ligi_file_catalog_sync(ligi_file_catalog *self, lig_catalog_pending *pending)
+{
+    const ligi_clog_durable wanted = {pending->version, (uint32_t)pending->first, pending->held};
+    lig_status status = LIG_OK;
+
+    if (wanted.version != 0 && self->log.folder.sync)
+        status = sync_log(self, &wanted);
+    ligi_clog_folder_release(&self->log.folder, pending->held);
+    *pending = (lig_catalog_pending){0};
+    return status == LIG_OK ? LIG_OK : outcome_unknown();
 }
 
 lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
@@ -486,7 +511,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *self)
         return LIG_OK;
     }
     LIG_TRY(lock_once(self));
-    return write_and_sync(&run);
+    return write_and_sync(&run, NULL);
 }
 
 lig_status ligi_file_catalog_adopt(ligi_file_catalog *self)
@@ -494,7 +519,7 @@ lig_status ligi_file_catalog_adopt(ligi_file_catalog *self)
     write_run run = {.catalog = self};
 
     LIG_TRY(ligi_file_catalog_lock(self, 0));
-    return write_and_sync(&run);
+    return write_and_sync(&run, NULL);
 }
 
 /* --- reading --- */
@@ -571,30 +596,4 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         LIG_TRY(ligi_file_catalog_settle(self));
     }
     return lig_fail(LIG_E_IO, "%s: cannot update the index", self->place);
-}
-
-/* --- packs --- */
-
-lig_status ligi_file_catalog_hold(ligi_file_catalog *self, uint64_t id, int on)
-{
-    lig_status status = LIG_OK;
-    size_t at = 0;
-
-    if (id == 0 || self == NULL)
-        return LIG_OK;
-    pthread_mutex_lock(&self->lock);
-    while (at < self->held_count && self->held[at] != id)
-        at++;
-    if (on && at < self->held_count)
-        status =
-            lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer", self->place, id);
-    else if (on)
-        status = ligi_grow(&self->held, &self->held_capacity, at + 1, sizeof *self->held,
-                           "the packs held");
-    if (on && status == LIG_OK)
-        self->held[self->held_count++] = id;
-    if (!on && at < self->held_count)
-        self->held[at] = self->held[--self->held_count];
-    pthread_mutex_unlock(&self->lock);
-    return status;
 }

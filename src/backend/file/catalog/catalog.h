@@ -38,16 +38,12 @@ void ligi_file_catalog_unlock(ligi_file_catalog *catalog);
 /* The same when this thread holds the lock. */
 void ligi_file_catalog_unlock_mine(ligi_file_catalog *catalog);
 lig_status ligi_file_catalog_commit(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
+lig_status ligi_file_catalog_sync(ligi_file_catalog *catalog, lig_catalog_pending *pending);
 lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
 /* The same unless the write lock is held: LIG_E_TIMEOUT. */
 lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
 /* Describes who holds the write lock; "" if nobody does. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);
-
-/* Records that a pack of this store has a writer or claimer in this process, because file locks of
- * network file systems belong to the process: LIG_E_BUSY if it has one already. `on` 0 removes the
- * record. No pack has id 0. */
-lig_status ligi_file_catalog_hold(ligi_file_catalog *catalog, uint64_t id, int on);
 
 #endif

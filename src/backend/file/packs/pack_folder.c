@@ -1,8 +1,8 @@
 #include "backend/file/packs/pack_folder.h"
 
-#include "backend/file/catalog/catalog.h"
 #include "backend/file/leases/file_pins.h"
 #include "backend/file/names.h"
+#include "backend/file/packs/held_packs.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/map.h"
@@ -211,7 +211,7 @@ lig_status ligi_file_pack_next(void *opaque, uint64_t after, uint64_t *id)
 /* No one in this process uses it, and the lock shows whether other processes do. */
 static void clean_one(const ligi_file *self, const char *name, uint64_t id)
 {
-    if (ligi_file_catalog_hold(self->catalog, id, 1) != LIG_OK)
+    if (ligi_file_pack_hold(self->catalog, id, 1) != LIG_OK)
         return;
     int fd = -1;
     (void)ligi_entry_open(self->folder_fd, self->packs_fd, self->packs_place, name, O_RDWR, &fd);
@@ -221,7 +221,7 @@ static void clean_one(const ligi_file *self, const char *name, uint64_t id)
         unlinkat(self->packs_fd, name, 0);
     if (fd >= 0)
         close(fd);
-    ligi_file_catalog_hold(self->catalog, id, 0);
+    ligi_file_pack_hold(self->catalog, id, 0);
 }
 
 /* A file that cannot be removed now is removed later: no caller waits for it. */

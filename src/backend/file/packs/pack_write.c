@@ -1,9 +1,9 @@
 #include "backend/file/packs/pack_write.h"
 
-#include "backend/file/catalog/catalog.h"
 #include "backend/file/file.h"
 #include "backend/file/folder.h"
 #include "backend/file/names.h"
+#include "backend/file/packs/held_packs.h"
 #include "backend/file/packs/pack_folder.h"
 #include "backend/range.h"
 #include "base/error.h"
@@ -55,9 +55,9 @@ static lig_status create_temporary(writer *self)
     const ligi_file *volume = self->volume;
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
 
-    ligi_file_catalog_hold(volume->catalog, self->temporary_id, 0);
+    ligi_file_pack_hold(volume->catalog, self->temporary_id, 0);
     self->temporary_id = ligi_folder_random_id();
-    LIG_TRY(ligi_file_catalog_hold(volume->catalog, self->temporary_id, 1));
+    LIG_TRY(ligi_file_pack_hold(volume->catalog, self->temporary_id, 1));
     snprintf(self->temporary, sizeof self->temporary, LIGI_NAME_TEMPORARY "%016" PRIx64,
              self->temporary_id);
     self->fd = openat(volume->packs_fd, self->temporary, flags, 0666);
@@ -132,8 +132,8 @@ static void writer_destroy(writer *self)
         ligi_file_engine_return(self->volume, self->engine);
         if (!self->sealed && self->fd >= 0)
             unlinkat(self->volume->packs_fd, self->temporary, 0);
-        ligi_file_catalog_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
-        ligi_file_catalog_hold(self->volume->catalog, self->temporary_id, 0);
+        ligi_file_pack_hold(self->volume->catalog, self->sealed ? self->id : 0, 0);
+        ligi_file_pack_hold(self->volume->catalog, self->temporary_id, 0);
         /* A child forked in the meantime shares the lock: closing here would not release it. */
         if (self->fd >= 0)
             flock(self->fd, LOCK_UN);
@@ -437,11 +437,11 @@ static lig_status publish(writer *self)
     for (int attempt = 0;; attempt++) {
         self->id = ligi_folder_random_id();
         ligi_file_pack_name(name, self->id);
-        LIG_TRY(ligi_file_catalog_hold(self->volume->catalog, self->id, 1));
+        LIG_TRY(ligi_file_pack_hold(self->volume->catalog, self->id, 1));
         if (rename_to(self, name) == 0)
             break;
         int number = errno;
-        ligi_file_catalog_hold(self->volume->catalog, self->id, 0);
+        ligi_file_pack_hold(self->volume->catalog, self->id, 0);
         if (number != EEXIST || attempt == 10)
             return ligi_fail_errno(number, "rename to %s failed", name);
     }
@@ -451,7 +451,7 @@ static lig_status publish(writer *self)
         status = ligi_folder_sync(self->volume->packs_fd, "packs");
     if (status != LIG_OK) {
         unlinkat(self->volume->packs_fd, name, 0);
-        ligi_file_catalog_hold(self->volume->catalog, self->id, 0);
+        ligi_file_pack_hold(self->volume->catalog, self->id, 0);
         return status;
     }
     self->sealed = 1;
@@ -487,7 +487,7 @@ lig_status ligi_file_pack_claim(void *opaque, uint64_t id, void **pack)
     struct stat info;
 
     LIG_TRY(writer_create(volume, NULL, &self));
-    lig_status status = ligi_file_catalog_hold(volume->catalog, id, 1);
+    lig_status status = ligi_file_pack_hold(volume->catalog, id, 1);
     if (status != LIG_OK) {
         free(self);
         return status;
