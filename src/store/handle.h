@@ -53,8 +53,9 @@ struct lig_store {
     uint8_t secret[LIG_SECRET_BYTES]; /* set at open, or with the first footer that is found */
 
     ligi_stamps stamps;
-    struct ligi_once *once; /* the served request whose changes are made now; NULL: none */
-    const char *scope;      /* of a served request: models whose names do not begin like this do not
+    struct ligi_once *once;       /* the served request whose changes are made now; NULL: none */
+    lig_catalog_pending *pending; /* of a served request: takes its commit; or NULL */
+    const char *scope; /* of a served request: models whose names do not begin like this do not
                         * exist for it; NULL: all do */
     const ligi_quota *quotas; /* of a server; borrowed, as long as the handle */
     size_t quota_count;

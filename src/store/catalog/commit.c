@@ -14,10 +14,19 @@ enum { COMMIT_TRIES = 1000 };
 /* So often a slow edit is made again before it keeps the others waiting. */
 enum { SLOW_TRIES = 3 };
 
+/* A pack that has lost its last model is removed next, and a new one is an orphan until named:
+ * those commits are not left pending. */
+static lig_catalog_pending *pending_of(const ligi_commit *commit, const ligi_change *change)
+{
+    const lig_volume_ops *ops = commit->store->volume->ops;
+    return ops->catalog_sync && change->count_count == 0 ? commit->pending : NULL;
+}
+
 /* *locked becomes 0 with the commit, which ends the lock. */
-static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64_t version,
+static lig_status commit_ops(const ligi_commit *commit, const ligi_change *change, uint64_t version,
                              int *locked)
 {
+    const ligi_volume *volume = commit->store->volume;
     lig_catalog_op *ops = NULL;
     lig_catalog_event *events = NULL;
     uint64_t *packs = NULL;
@@ -50,10 +59,11 @@ static lig_status commit_ops(lig_store *store, const ligi_change *change, uint64
                                  .event_count = change->event_count,
                                  .flags = change->flags,
                                  .packs = packs,
-                                 .pack_count = pack_count};
+                                 .pack_count = pack_count,
+                                 .pending = pending_of(commit, change)};
         assert(change->view == NULL); /* no snapshot is held over a commit */
         *locked = 0;
-        status = store->volume->ops->catalog_commit(store->volume->self, &edit);
+        status = volume->ops->catalog_commit(volume->self, &edit);
     }
     free(packs);
     free(events);
@@ -98,7 +108,7 @@ static lig_status try_commit(const ligi_commit *commit, int locked)
     lig_status status = make_change(commit, &change, &version);
     assert(status != LIG_OK || change.count || change.event_count == 0);
     if (status == LIG_OK && change.count)
-        status = commit_ops(store, &change, version, &locked);
+        status = commit_ops(commit, &change, version, &locked);
     if (locked) {
         store->volume->ops->catalog_unlock(store->volume->self);
         status = confirm(store, status);

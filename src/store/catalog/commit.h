@@ -19,6 +19,7 @@ typedef struct ligi_commit {
     uint64_t *freed;
     const ligi_interrupt *interrupt; /* NULL: the store's */
     int slow; /* the edit takes long: others commit meanwhile, unless they did so several times */
+    lig_catalog_pending *pending; /* may take a commit that changes the use of no pack; or NULL */
 } ligi_commit;
 
 /* The same, otherwise than on a caller's thread, or for an edit that takes long. */

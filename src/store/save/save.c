@@ -341,8 +341,11 @@ static void hand_out(const ligi_save_write *self, lig_status status)
 
 static lig_status commit(ligi_save_write *self)
 {
-    const ligi_commit commit = {
-        .store = self->store, .edit = commit_edit, .context = self, .interrupt = self->interrupt};
+    const ligi_commit commit = {.store = self->store,
+                                .edit = commit_edit,
+                                .context = self,
+                                .interrupt = self->interrupt,
+                                .pending = self->store->pending};
     return ligi_change_commit_as(&commit);
 }
 

@@ -11,12 +11,12 @@
 #include "store/serve/server/requests/server_retention.h"
 #include "store/serve/server/requests/server_uploads.h"
 #include "store/serve/server/requests/server_watch.h"
-#include "store/serve/server/server_driver.h"
-#include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_receive.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
+#include "store/serve/server/workers/server_driver.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #include <ligament/secret.h>
 
@@ -167,7 +167,7 @@ static void init_locks(lig_server *server)
     init_condition(&server->watches.changed);
     init_condition(&server->uploads.changed);
     init_condition(&server->driver.changed);
-    server->queue.end = &server->queue.first;
+    ligi_served_queue_init(&server->queue);
     server->delayed_end = &server->delayed;
 }
 

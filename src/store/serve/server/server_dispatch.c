@@ -9,11 +9,12 @@
 #include "store/serve/server/requests/server_saves.h"
 #include "store/serve/server/requests/server_watch.h"
 #include "store/serve/server/server.h"
-#include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
+#include "store/serve/server/workers/server_queue.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 typedef lig_status (*handler)(ligi_served_call *call);
@@ -68,8 +69,9 @@ static const handler handlers[LIGI_SERVED_OP_END] = {
 /* Called by the store while a request waits for other processes. */
 static int is_cancelled(void *context)
 {
-    const ligi_served_job *job = context;
-    return atomic_load(&job->cancelled);
+    ligi_served_worker *worker = context;
+    ligi_served_queue_blocked(worker);
+    return atomic_load(&worker->job->cancelled);
 }
 
 static int is_late(const ligi_served_job *job)
@@ -112,23 +114,52 @@ void ligi_served_request_end(ligi_served_call *call, lig_status status)
     ligi_served_job_free(job);
 }
 
+void ligi_served_sync(ligi_served_worker *worker)
+{
+    const ligi_volume *volume = worker->store->volume;
+    ligi_failure failure;
+    lig_status status = LIG_OK;
+    if (worker->pending.version)
+        status = volume->ops->catalog_sync(volume->self, &worker->pending);
+    ligi_failure_take(&failure, status);
+    for (size_t i = 0; i < worker->unsynced_count; i++)
+        ligi_served_request_end(&worker->unsynced[i], ligi_failure_publish(&failure));
+    worker->unsynced_count = 0;
+}
+
+/* With all that the store's handle says about the request. */
+static lig_status run(ligi_served_worker *worker, ligi_served_call *call)
+{
+    lig_store *store = worker->store;
+    lig_store_set_interrupt(store, is_cancelled, worker);
+    store->scope = ligi_served_scope(call->session);
+    store->pending = worker->saver ? &worker->pending : NULL;
+    worker->job = call->job;
+    lig_status status = check(call);
+    if (status == LIG_OK)
+        status = handlers[call->job->head.op](call);
+    worker->job = NULL;
+    store->pending = NULL;
+    store->scope = NULL;
+    lig_store_set_interrupt(store, NULL, NULL);
+    return status;
+}
+
 void ligi_served_request_run(ligi_served_worker *worker, ligi_served_job *job)
 {
     ligi_served_call call = {
         .server = worker->server, .store = worker->store, .session = job->session, .job = job};
-    lig_status status;
+    uint64_t version = worker->pending.version;
     ligi_fail_clear();
-    if (atomic_load(&job->session->ended)) {
-        status = lig_fail(LIG_E_CLOSED, "the session has ended");
-    } else {
-        lig_store_set_interrupt(worker->store, is_cancelled, job);
-        worker->store->scope = ligi_served_scope(job->session);
-        status = check(&call);
-        if (status == LIG_OK)
-            status = handlers[job->head.op](&call);
-        worker->store->scope = NULL;
-        lig_store_set_interrupt(worker->store, NULL, NULL);
-    }
-    if (!call.later)
+    lig_status status = atomic_load(&job->session->ended)
+                            ? lig_fail(LIG_E_CLOSED, "the session has ended")
+                            : run(worker, &call);
+    if (call.later)
+        return;
+    if (status != LIG_OK || worker->pending.version == version) {
         ligi_served_request_end(&call, status);
+        return;
+    }
+    assert(worker->unsynced_count < LIGI_SERVED_GROUP_MAX);
+    worker->unsynced[worker->unsynced_count++] = call;
 }

@@ -6,11 +6,11 @@
 #include "store/serve/server/requests/server_descriptors.h"
 #include "store/serve/server/requests/server_retention.h"
 #include "store/serve/server/requests/server_uploads.h"
-#include "store/serve/server/server_driver.h"
-#include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
+#include "store/serve/server/workers/server_driver.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #include <stdlib.h>
 #include <string.h>

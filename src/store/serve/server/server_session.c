@@ -5,8 +5,8 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "store/serve/server/requests/server_uploads.h"
-#include "store/serve/server/server_queue.h"
 #include "store/serve/server/server_roles.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  *
  * Threads: the driver makes all progress of the endpoint and runs the hooks (server_receive.c),
  * which must not block, and short requests (server_driver.c); workers run the others
- * (server_queue.c); each large save has a thread (server_uploads.c); one thread waits for commits
- * while somebody watches (server_watch.c).
+ * (server_queue.c), small saves in groups that share a sync; each large save has a thread
+ * (server_uploads.c); one thread waits for commits while somebody watches (server_watch.c).
  *
  * Locks, outer first: the endpoint's; then one of a session's, the queue's, the driver's, the
  * uploads', the watches', the locks'. None of the latter is held over a call of net or of the
@@ -24,6 +24,7 @@
 #define LIGI_SERVED_READ_BYTES_MAX (UINT64_C(8) << 20)
 #define LIGI_SERVED_REQUESTS_MAX 256 /* of one session at one time */
 #define LIGI_SERVED_HELD_MAX 65536   /* refs, matches, parts and locks of one session */
+#define LIGI_SERVED_GROUP_MAX 16     /* small saves that share a sync */
 
 typedef struct ligi_served_session ligi_served_session;
 typedef struct ligi_served_upload ligi_served_upload;
@@ -47,24 +48,49 @@ typedef struct ligi_served_job {
     atomic_int cancelled;
 } ligi_served_job;
 
-/* The queue of jobs and its workers. */
+typedef struct ligi_served_jobs {
+    ligi_served_job *first, **end;
+} ligi_served_jobs;
+
+/* Jobs, in two lists: small saves are run by few workers, each many in a row with one sync. */
+typedef struct ligi_served_queue {
+    struct ligi_served_worker *workers;
+    size_t worker_count;
+    pthread_mutex_t lock; /* guards all below */
+    pthread_cond_t filled, emptied;
+    ligi_served_jobs jobs, saves;
+    size_t waiting; /* jobs in both lists */
+    size_t running;
+    size_t idle;   /* workers that wait */
+    size_t savers; /* workers that run jobs of `saves` */
+    int closed;
+} ligi_served_queue;
+
+/* A request being answered. */
+typedef struct ligi_served_call {
+    struct lig_server *server;
+    lig_store *store;
+    ligi_served_session *session;
+    ligi_served_job *job;
+    ligi_writer body; /* of the reply */
+    uint8_t *data;    /* likewise; of the server's buffers */
+    uint64_t data_bytes;
+    uint64_t version;
+    uint64_t charge; /* bytes in flight, of the reply */
+    int later;       /* the reply comes from elsewhere, which has the job now */
+} ligi_served_call;
+
 typedef struct ligi_served_worker {
     struct lig_server *server;
     lig_store *store; /* a separate handle, which holds the state of one request */
     lig_ticket *thread;
+    ligi_served_job *job; /* the request that runs; NULL: none, or not a request */
+    int saver;            /* counts in `savers` */
+    int saved;            /* ran saves last: other jobs are next */
+    lig_catalog_pending pending;
+    ligi_served_call unsynced[LIGI_SERVED_GROUP_MAX]; /* saves that are done when `pending` is */
+    size_t unsynced_count;
 } ligi_served_worker;
-
-typedef struct ligi_served_queue {
-    ligi_served_worker *workers;
-    size_t worker_count;
-    pthread_mutex_t lock; /* guards all below */
-    pthread_cond_t filled, emptied;
-    ligi_served_job *first, **end;
-    size_t waiting; /* jobs in the list */
-    size_t running;
-    size_t idle; /* workers that wait */
-    int closed;
-} ligi_served_queue;
 
 /* The thread that receives, and the one that receives while that runs a request for long. */
 typedef struct ligi_served_driver {
@@ -176,19 +202,5 @@ struct ligi_served_session {
 
     size_t active_uploads, open_uploads; /* guarded by the lock of the server's uploads */
 };
-
-/* A request being answered. */
-typedef struct ligi_served_call {
-    struct lig_server *server;
-    lig_store *store;
-    ligi_served_session *session;
-    ligi_served_job *job;
-    ligi_writer body; /* of the reply */
-    uint8_t *data;    /* likewise; of the server's buffers */
-    uint64_t data_bytes;
-    uint64_t version;
-    uint64_t charge; /* bytes in flight, of the reply */
-    int later;       /* the reply comes from elsewhere, which has the job now */
-} ligi_served_call;
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "store/catalog/catalog_view.h"
-#include "store/serve/server/server_queue.h"
+#include "store/serve/server/workers/server_queue.h"
 #include "store/upkeep/retire.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "store/serve/server/requests/server_changes.h"
 #include "store/serve/server/requests/server_upload_source.h"
 #include "store/serve/server/server_dispatch.h"
-#include "store/serve/server/server_queue.h"
+#include "store/serve/server/workers/server_queue.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 

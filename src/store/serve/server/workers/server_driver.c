@@ -1,10 +1,10 @@
-#include "store/serve/server/server_driver.h"
+#include "store/serve/server/workers/server_driver.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/progress.h"
 #include "store/serve/server/server_dispatch.h"
-#include "store/serve/server/server_queue.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #define SHORT_NS 500000          /* an operation that takes longer on average is run by a worker */
 #define COUNTED_NS 2000000       /* what one slow request counts at most in the average */
