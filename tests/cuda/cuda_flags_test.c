@@ -164,6 +164,31 @@ static void test_waits_of_a_closed_mesh(void **unused)
     close_flags(&of);
 }
 
+static void *launch(void *context)
+{
+    step(context, LIG_MESH_FLAG_WRITE, ((const flags *)context)->signal);
+    return NULL;
+}
+
+/* The stream's queue is full until somebody continues, which needs the mesh. */
+static void test_a_full_queue(void **unused)
+{
+    (void)unused;
+    flags of = open_flags();
+    lig_mesh_member members[4];
+    size_t count;
+    pthread_t thread;
+    fake_cuda_full(1);
+    assert_int_equal(pthread_create(&thread, NULL, launch, &of), 0);
+    while (!fake_cuda_is_full())
+        usleep(100);
+    assert_ok(lig_mesh_members(of.worker, members, 4, &count));
+    fake_cuda_full(0);
+    pthread_join(thread, NULL);
+    fake_cuda_finish(of.stream);
+    close_flags(&of);
+}
+
 static void test_what_is_refused(void **unused)
 {
     (void)unused;
@@ -205,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_a_wait_without_the_server),
         cmocka_unit_test(test_an_answer_before_the_server_left),
         cmocka_unit_test(test_waits_of_a_closed_mesh),
+        cmocka_unit_test(test_a_full_queue),
         cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests_name("cuda_flags", tests, NULL, NULL);

@@ -22,6 +22,12 @@ void fake_cuda_lose(int error);
 /* cuGetProcAddress does not know this name. */
 void fake_cuda_hide(const char *name);
 
+/* Launches of kernels wait, as if the queue of every stream were full, until `on` is 0; after 20 s
+ * that is a breach. */
+void fake_cuda_full(int on);
+/* Whether a launch waits. */
+int fake_cuda_is_full(void);
+
 /* How often a call was made. */
 unsigned fake_cuda_calls(const char *name);
 /* "" or the first breach. */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -193,6 +194,39 @@ static void *kept(const void *data, size_t bytes)
     return memcpy(made->data, data, bytes);
 }
 
+enum { FULL_ROUNDS = 200000 }; /* of 100 us */
+static int full, full_waits;
+
+API void fake_cuda_full(int on)
+{
+    pthread_mutex_lock(&fake_lock);
+    full = on;
+    pthread_mutex_unlock(&fake_lock);
+}
+
+API int fake_cuda_is_full(void)
+{
+    pthread_mutex_lock(&fake_lock);
+    int waits = full_waits > 0;
+    pthread_mutex_unlock(&fake_lock);
+    return waits;
+}
+
+static void await_room(void)
+{
+    const struct timespec pause = {0, 100000};
+    int rounds = 0;
+    full_waits++;
+    while (full && rounds++ < FULL_ROUNDS) {
+        pthread_mutex_unlock(&fake_lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&fake_lock);
+    }
+    full_waits--;
+    if (full)
+        fake_blame("cuLaunchKernel", "nobody continues while the queue is full");
+}
+
 DRIVER(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                         void *handle, void **parameters, void **extra))
@@ -200,6 +234,7 @@ DRIVER(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsign
     (void)extra;
     LOCKED(fake_begin_on_device("cuLaunchKernel"))
     size_t i = 0;
+    await_room();
     while (i < KERNELS && function != &kernels[i])
         i++;
     op launch = {.threads = (uint64_t)grid_x * block_x};

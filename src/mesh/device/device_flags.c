@@ -53,53 +53,65 @@ void ligi_flags_close(ligi_mesh_device *device)
     device->flags_ended = NULL; /* the words stay allocated: device->stuck */
 }
 
-/* The device is opened and the kernels are loaded before the first flag is used: both may wait for
- * kernels that run, and one that waits for a flag runs until the caller continues. */
-static lig_status open_flags(lig_mesh *mesh, int32_t number, ligi_mesh_device **device)
+/* With the lock. */
+static lig_status make_words(lig_mesh *mesh)
 {
-    LIG_TRY(ligi_mesh_device_open(mesh, number, device));
-    if ((*device)->flags_ended)
-        return LIG_OK;
+    ligi_mesh_device *device = mesh->device;
     uint64_t *ended;
-    LIG_TRY(ligi_cuda_module_load(&module, number));
-    if ((*device)->flags_passed == NULL)
-        LIG_TRY(ligi_mesh_device_word(*device, &(*device)->flags_passed));
-    LIG_TRY(ligi_mesh_device_word(*device, &ended));
-    *ended = *(*device)->flags_passed = 0;
-    (*device)->flags_ended = ended;
-    (*device)->stuck = 1;
+    if (device->flags_ended)
+        return LIG_OK;
+    if (device->flags_passed == NULL)
+        LIG_TRY(ligi_mesh_device_word(device, &device->flags_passed));
+    LIG_TRY(ligi_mesh_device_word(device, &ended));
+    *ended = *device->flags_passed = 0;
+    device->flags_ended = ended;
+    device->stuck = 1;
     ligi_flags_update(mesh, NULL);
     return LIG_OK;
 }
 
-lig_status lig_mesh_flag_map(lig_mesh *mesh, int32_t device, void *data, void **mapped)
+/* The device is opened and the kernels are loaded before the first flag is used: both may wait for
+ * kernels that run, and one that waits for a flag runs until the caller continues. Loading them
+ * needs no lock: kernels of other meshes may wait for their peers. */
+static lig_status open_flags(lig_mesh *mesh, int32_t number, flag_call *call)
 {
-    ligi_mesh_device *own;
-    uint64_t address = 0;
+    ligi_mesh_device *device;
     LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = open_flags(mesh, device, &own);
-    if (status == LIG_OK)
-        status = ligi_cuda_pinned_address(device, data, &address);
-    if (status == LIG_OK)
-        *mapped = (void *)(uintptr_t)address;
+    lig_status status = ligi_mesh_device_open(mesh, number, &device);
+    int loaded = status == LIG_OK && device->flags_ended;
+    ligi_mesh_leave(mesh);
+    LIG_TRY(status);
+    if (!loaded)
+        LIG_TRY(ligi_cuda_module_load(&module, number));
+    LIG_TRY(ligi_mesh_enter(mesh));
+    status = make_words(mesh);
+    if (status == LIG_OK) {
+        call->ended = ligi_mesh_device_address(device, device->flags_ended);
+        call->passed = ligi_mesh_device_address(device, device->flags_passed);
+    }
     ligi_mesh_leave(mesh);
     return status;
 }
 
+/* May wait for the device, so the lock is not held. */
+lig_status lig_mesh_flag_map(lig_mesh *mesh, int32_t device, void *data, void **mapped)
+{
+    flag_call call;
+    uint64_t address = 0;
+    LIG_TRY(open_flags(mesh, device, &call));
+    LIG_TRY(ligi_cuda_pinned_address(device, data, &address));
+    *mapped = (void *)(uintptr_t)address;
+    return LIG_OK;
+}
+
+/* A launch waits while the stream's queue is full: without the lock, which the threads that answer
+ * need. The words stay allocated after the mesh is closed. */
 lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *stream)
 {
-    ligi_mesh_device *device;
+    flag_call call = {.flag = (uintptr_t)step->flag, .sequence = (uintptr_t)step->sequence};
     if (step->action > LIG_MESH_FLAG_ADD)
         return lig_fail(LIG_E_INVALID, "unknown action %u on a flag", step->action);
-    LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status status = open_flags(mesh, step->device, &device);
-    if (status == LIG_OK) {
-        flag_call call = {(uintptr_t)step->flag, (uintptr_t)step->sequence,
-                          ligi_mesh_device_address(device, device->flags_ended),
-                          ligi_mesh_device_address(device, device->flags_passed)};
-        const ligi_cuda_launch launch = {step->action, 1, &call};
-        status = ligi_cuda_launch_all(&module, step->device, stream, &launch, 1);
-    }
-    ligi_mesh_leave(mesh);
-    return status;
+    LIG_TRY(open_flags(mesh, step->device, &call));
+    const ligi_cuda_launch launch = {step->action, 1, &call};
+    return ligi_cuda_launch_all(&module, step->device, stream, &launch, 1);
 }
