@@ -195,6 +195,10 @@ static void test_what_is_refused(void **unused)
     flags of = open_flags();
     lig_mesh_flag_step asked = {.action = 3, .sequence = of.sequence};
     assert_status(lig_mesh_flag(of.worker, &asked, of.stream), LIG_E_INVALID);
+    asked.action = LIG_MESH_FLAG_WAIT; /* without a flag */
+    assert_status(lig_mesh_flag(of.worker, &asked, of.stream), LIG_E_INVALID);
+    asked = (lig_mesh_flag_step){.action = LIG_MESH_FLAG_ADD};
+    assert_status(lig_mesh_flag(of.worker, &asked, of.stream), LIG_E_INVALID);
     asked = (lig_mesh_flag_step){.device = 1, .action = LIG_MESH_FLAG_ADD, .sequence = of.sequence};
     assert_status(lig_mesh_flag(of.worker, &asked, of.stream), LIG_E_INVALID);
     void *mapped;

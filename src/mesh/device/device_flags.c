@@ -111,6 +111,8 @@ lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *s
     flag_call call = {.flag = (uintptr_t)step->flag, .sequence = (uintptr_t)step->sequence};
     if (step->action > LIG_MESH_FLAG_ADD)
         return lig_fail(LIG_E_INVALID, "unknown action %u on a flag", step->action);
+    if (call.sequence == 0 || (call.flag == 0 && step->action != LIG_MESH_FLAG_ADD))
+        return lig_fail(LIG_E_INVALID, "the address of a flag or of its sequence number is NULL");
     LIG_TRY(open_flags(mesh, step->device, &call));
     const ligi_cuda_launch launch = {step->action, 1, &call};
     return ligi_cuda_launch_all(&module, step->device, stream, &launch, 1);
