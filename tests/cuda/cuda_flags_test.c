@@ -164,6 +164,35 @@ static void test_waits_of_a_closed_mesh(void **unused)
     close_flags(&of);
 }
 
+/* The mesh waits for the copy, and the copy for the flag: closing is no loss, which would end the
+ * wait later. */
+static void test_a_copy_behind_a_wait(void **unused)
+{
+    (void)unused;
+    flags of = open_flags();
+    int64_t *data = fake_cuda_alloc(sizeof *data, 0);
+    const int64_t shape[] = {1};
+    const uint64_t key = 1;
+    uint64_t handler;
+    const lig_tensor tensor = {.data = data,
+                               .bytes = sizeof *data,
+                               .shape = shape,
+                               .ndim = 1,
+                               .dtype = LIG_INT64,
+                               .memory = LIG_MEMORY_CUDA};
+    const lig_mesh_request push = {.push = &tensor, .push_count = 1, .push_keys = &key};
+    fake_cuda_grace(60 * (int64_t)SECOND);
+    fake_cuda_replay(of.stream);
+    assert_ok(lig_mesh_push_pull_on(of.worker, &push, of.stream, &handler));
+    scene_worker(of.all, 0)->mesh = NULL;
+    lig_mesh_close(of.worker);
+    assert_false(fake_cuda_loss_seen());
+    fake_cuda_finish(of.stream);
+    fake_cuda_grace(10000000);
+    fake_cuda_free(data);
+    close_flags(&of);
+}
+
 static void *launch(void *context)
 {
     step(context, LIG_MESH_FLAG_WRITE, ((const flags *)context)->signal);
@@ -234,6 +263,7 @@ int main(void)
         cmocka_unit_test(test_a_wait_without_the_server),
         cmocka_unit_test(test_an_answer_before_the_server_left),
         cmocka_unit_test(test_waits_of_a_closed_mesh),
+        cmocka_unit_test(test_a_copy_behind_a_wait),
         cmocka_unit_test(test_a_full_queue),
         cmocka_unit_test(test_what_is_refused),
     };

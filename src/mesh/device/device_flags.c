@@ -46,10 +46,12 @@ void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming)
     __atomic_store_n(device->flags_ended, now, __ATOMIC_RELEASE);
 }
 
-void ligi_flags_close(ligi_mesh_device *device)
+void ligi_flags_close(lig_mesh *mesh)
 {
-    if (device->flags_ended)
-        __atomic_store_n(device->flags_ended, CLOSED, __ATOMIC_RELEASE);
+    ligi_mesh_device *device = mesh->device;
+    if (device == NULL || device->flags_ended == NULL)
+        return;
+    __atomic_store_n(device->flags_ended, CLOSED, __ATOMIC_RELEASE);
     device->flags_ended = NULL; /* the words stay allocated: device->stuck */
 }
 

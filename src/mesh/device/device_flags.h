@@ -10,7 +10,7 @@
  * after the loss. Called when a peer goes, and when one comes; the state of `coming` (NULL: none)
  * has not changed yet. */
 void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming);
-/* With the lock: all waits end at once, also those that are still queued. */
-void ligi_flags_close(ligi_mesh_device *device);
+/* With the lock, before the peers are left: all waits end at once, also those still queued. */
+void ligi_flags_close(lig_mesh *mesh);
 
 #endif

@@ -1,7 +1,6 @@
 #include "mesh/device/mesh_device.h"
 
 #include "base/error.h"
-#include "mesh/device/device_flags.h"
 #include "mesh/device/exchange.h"
 #include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
@@ -16,7 +15,6 @@
 
 static void device_free(ligi_mesh_device *device, int keep)
 {
-    ligi_flags_close(device);
     ligi_exchange_free_all(device);
     ligi_captured_free_all(device);
     ligi_block_pool_close(device->holds);
