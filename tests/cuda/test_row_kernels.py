@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("refused", [False, True])
-def test_the_cache_is_right_with_the_kernels(root: Path, refused: bool) -> None:
-    """Also where the driver refuses them: then torch does their work."""
+@pytest.fixture
+def path(root: Path) -> str:
+    """Of libraries: the fake driver first."""
     fake = root / "build/tests/cuda"
     if not (fake / "libcuda.so.1").exists():
         pytest.skip("the fake driver is not built")
-    path = f"{fake}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+    return f"{fake}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_cache_is_right_with_the_kernels(root: Path, path: str, refused: bool) -> None:
+    """Also where the driver refuses them: then torch does their work."""
     words = [
         "-p",
         "kernels_on_host",
@@ -42,3 +47,37 @@ def test_the_cache_is_right_with_the_kernels(root: Path, refused: bool) -> None:
     assert done.returncode == 0, done.stdout
     found = re.search(r"(\d+) launches", done.stdout)
     assert found and (int(found[1]) == 0) == refused, done.stdout
+
+
+FULL_QUEUE = """
+import ctypes, threading
+from ligament import _core
+
+fake = ctypes.CDLL("libcuda.so.1")
+fake.fake_cuda_stream.restype = ctypes.c_void_p
+fake.fake_cuda_breach.restype = ctypes.c_char_p
+rows = _core.DeviceRows(0, *[0] * 10, 1, 0, 0, 0.0, 0.0)
+lookup = (0, 0, 1, 1, 1, 0, 0, 1, 1, 0, -1, 0)
+step = (0, 0, 1, 1, 0, -1, 0, 0, 0.1)
+for call, batch in ((rows.sum, lookup), (rows.step, step)):
+    fake.fake_cuda_full(1)
+    thread = threading.Thread(target=call, args=(fake.fake_cuda_stream(), *batch))
+    thread.start()
+    while not fake.fake_cuda_is_full() and thread.is_alive():
+        pass
+    fake.fake_cuda_full(0)
+    thread.join()
+    assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+print("done")
+"""
+
+
+def test_other_threads_run_while_the_queue_of_a_stream_is_full(path: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_QUEUE],
+        env={**os.environ, "LD_LIBRARY_PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "done\n", done.stderr

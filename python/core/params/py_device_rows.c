@@ -116,7 +116,11 @@ static PyObject *rows_sum(PyObject *object, PyObject *args)
     void *stream;
     if (read_lookup(args, &stream, &batch) < 0)
         return NULL;
-    return finish(object, lig_device_rows_sum(&self->rows, self->device, stream, &batch));
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_device_rows_sum(&self->rows, self->device, stream, &batch);
+    Py_END_ALLOW_THREADS
+    return finish(object, status);
 }
 
 static PyObject *rows_step(PyObject *object, PyObject *args)
@@ -135,7 +139,11 @@ static PyObject *rows_step(PyObject *object, PyObject *args)
     batch.rate = next_number(&from);
     if (PyErr_Occurred())
         return NULL;
-    return finish(object, lig_device_rows_step(&self->rows, self->device, stream, &batch));
+    lig_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = lig_device_rows_step(&self->rows, self->device, stream, &batch);
+    Py_END_ALLOW_THREADS
+    return finish(object, status);
 }
 
 static PyMethodDef methods[] = {
