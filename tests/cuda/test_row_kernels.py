@@ -72,9 +72,30 @@ print("done")
 """
 
 
-def test_other_threads_run_while_the_queue_of_a_stream_is_full(path: str) -> None:
+TOO_MANY = """
+from ligament import _core
+from ligament.errors import LimitError
+
+rows = _core.DeviceRows(0, *[0] * 10, 1, 0, 0, 0.0, 0.0)
+lookup = (0, 0, 0, 2**31, 1, 1, 0, 0, 1, 1, 0, -1, 0)
+step = (0, 0, 0, 2**31, 1, 0, -1, 0, 0, 0.1)
+for call, batch in ((rows.find, lookup), (rows.sum, lookup), (rows.step, step)):
+    try:
+        call(*batch)
+    except LimitError as error:
+        assert "at most 2147483647 ids" in str(error)
+    else:
+        raise AssertionError(call)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("script", [FULL_QUEUE, TOO_MANY], ids=["full_queue", "too_many"])
+def test_calls_of_the_kernels(path: str, script: str) -> None:
+    """Other threads run while the queue of a stream is full; positions that kernels cannot note are
+    refused."""
     done = subprocess.run(
-        [sys.executable, "-c", FULL_QUEUE],
+        [sys.executable, "-c", script],
         env={**os.environ, "LD_LIBRARY_PATH": path},
         capture_output=True,
         text=True,

@@ -1,6 +1,7 @@
 #include <ligament/device_rows.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "tensor/cuda/cuda_kernel.h"
 #include "tensor/cuda/cuda_work.h"
 
@@ -34,6 +35,17 @@ lig_status lig_device_rows_load(int32_t device)
     return ligi_cuda_module_load(&module, device);
 }
 
+/* The kernels note positions in 32 bits. */
+static lig_status check(const lig_device_batch *batch)
+{
+    if (batch->count >= 0 && batch->count <= INT32_MAX && batch->bags >= 0)
+        return LIG_OK;
+    return lig_fail(LIG_E_LIMIT,
+                    "%lld ids and %lld bags: cached rows are looked up for at most %d "
+                    "ids at a time",
+                    (long long)batch->count, (long long)batch->bags, INT32_MAX);
+}
+
 /* The second kernel reports what the first has found, so the host continues while the second one
  * runs. After a while it leaves the waiting to the driver. */
 static lig_status await_report(const rows_call *call, int32_t device, void *stream, int *missing)
@@ -62,6 +74,7 @@ lig_status lig_device_rows_find(const lig_device_rows *rows, int32_t device, voi
     const ligi_cuda_launch launches[] = {{FIND, (uint64_t)batch->count, &call},
                                          {BAGS, bag_threads(batch), &call}};
     int none = batch->count == 0;
+    LIG_TRY(check(batch));
     LIG_TRY(ligi_cuda_launch_all(&module, device, stream, launches + none, 2 - (size_t)none));
     return await_report(&call, device, stream, missing);
 }
@@ -71,6 +84,7 @@ lig_status lig_device_rows_sum(const lig_device_rows *rows, int32_t device, void
 {
     rows_call call = {*rows, *batch};
     const ligi_cuda_launch launch = {BAGS, bag_threads(batch), &call};
+    LIG_TRY(check(batch));
     return ligi_cuda_launch_all(&module, device, stream, &launch, 1);
 }
 
@@ -80,5 +94,6 @@ lig_status lig_device_rows_step(const lig_device_rows *rows, int32_t device, voi
     rows_call call = {*rows, *batch};
     uint64_t threads = (uint64_t)batch->count * LANES;
     const ligi_cuda_launch launches[] = {{SUM, threads, &call}, {STEP, threads, &call}};
+    LIG_TRY(check(batch));
     return ligi_cuda_launch_all(&module, device, stream, launches, batch->count > 0 ? 2 : 0);
 }
