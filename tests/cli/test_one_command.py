@@ -125,6 +125,9 @@ def test_copies(both, words, out):
         ("a.pt store#n -p x", "no part 'x'"),
         ("a.pt store -r", "--incremental copies models between stores, but 'a.pt' is a file"),
         ("store#m new -r -f", "--incremental copies models unchanged between stores"),
+        ("store#m store --dcp -f", "'store' is not a torch.distributed.checkpoint folder"),
+        ("store#m one/ --dcp -f", "'one/' is not a torch.distributed.checkpoint folder"),
+        ("store#m odd.pt/.. --dcp -f", "'odd.pt/..' is not a torch.distributed.checkpoint folder"),
     ],
 )
 def test_refusals(both, words, error):
@@ -141,6 +144,14 @@ def test_usage(both, words):
     done, _ = both(*words.split())
     assert done.returncode == (0 if words == "-h" else 2)
     assert "--limit" in done.stdout or done.stderr.startswith("ligament: ")
+
+
+def test_folders_that_are_replaced(both):
+    done, folder = both("store#m", "dcp", "--dcp", "-f")
+    assert (done.returncode, done.stderr) == (0, "")
+    done, _ = both("store#m", "odd.pt", "--dcp", "-f")  # an empty one
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "odd.pt/.metadata").exists()
 
 
 def test_json(both):

@@ -256,9 +256,14 @@ def _place(target: str, replace: bool) -> Iterator[str]:
     synced."""
     if os.path.lexists(target) and not replace:
         raise ExistsError(f"'{target}' already exists (use --replace to overwrite it)")
+    if os.path.isdir(target) and os.listdir(target) and kind_of(target) != "dcp":
+        raise ExistsError(
+            f"'{target}' is not a torch.distributed.checkpoint folder (only those are replaced: "
+            "move it away)"
+        )
     folder = os.path.dirname(os.path.abspath(target))
     with tempfile.TemporaryDirectory(prefix=".ligament-", dir=folder) as room:
-        temporary = os.path.join(room, os.path.basename(target.rstrip("/")))
+        temporary = os.path.join(room, os.path.basename(os.path.abspath(target)))
         yield temporary
         _sync(temporary)
         if os.path.isdir(target) and not os.path.islink(target):
