@@ -79,9 +79,10 @@ static lig_status check_export(const passing *self)
                         "tags and metrics can be added only to models of a store, "
                         "but '%s' is a file",
                         self->target);
+    int has_suffix = cli_needs_python(self->target) && !cli_folder_holds(self->target, ".metadata");
     if (cli_has(self->call, "dcp") &&
-        (strchr(self->target, '#') != NULL || cli_ends_with(self->target, ".safetensors") ||
-         cli_ends_with(self->target, ".npz")))
+        (has_suffix || strchr(self->target, '#') != NULL ||
+         cli_ends_with(self->target, ".safetensors") || cli_ends_with(self->target, ".npz")))
         return lig_fail(LIG_E_INVALID, "--dcp writes a directory, but '%s' is not a directory name",
                         self->target);
     return LIG_OK;

@@ -113,6 +113,7 @@ def test_copies(both, words, out):
         ("store#m m.pt -l k.keras", "--like applies to .keras files only, not to 'm.pt'"),
         ("store#m m.npz -l k.keras", "--like applies to .keras files only, not to 'm.npz'"),
         ("store#m other#n --dcp", "--dcp writes a directory, but 'other#n' is not a directory"),
+        ("store#m m.pt --dcp", "--dcp writes a directory, but 'm.pt' is not a directory name"),
         ("s.safetensors m.pt", "'s.safetensors' must be copied into a store first"),
         ("a.pt m.pt", "'a.pt' must be copied into a store first: ligament cp 'a.pt' STORE#NAME"),
         ("a.pt m.safetensors", "'a.pt' must be copied into a store first"),
