@@ -113,9 +113,8 @@ static lig_status fill_record(ligi_remote_volume *volume, const ligi_remote_stat
     LIG_TRY(ligi_remote_record_put(bytes, edit));
     if (bytes->bytes > volume->limits.record_bytes_max)
         return lig_fail(LIG_E_LIMIT,
-                        "a commit of %zu bytes is too large: the limit is %" PRIu64
-                        " are allowed at %s",
-                        bytes->bytes, volume->limits.record_bytes_max, volume->name);
+                        "a commit of %zu bytes is too large: the limit of %s is %" PRIu64,
+                        bytes->bytes, volume->name, volume->limits.record_bytes_max);
     return LIG_OK;
 }
 
