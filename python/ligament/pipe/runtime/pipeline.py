@@ -179,6 +179,7 @@ class SplitStage(PipelineStage):
             split_backward.second_half(bwd_kwargs["param_groups"])
             return (), None
         values = bwd_kwargs["input_values"]
+        rest: Any
         if backward_type == "input":
             grads, rest = split_backward.first_half(
                 bwd_kwargs["stage_output"],
