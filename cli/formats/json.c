@@ -146,9 +146,7 @@ static lig_status take_escape(parser *self, char **out)
     return take_unicode(self, out);
 }
 
-/* Length of the UTF-8 sequence at `at`; 0 if it is invalid (including overlong forms and
- * surrogates). */
-static size_t utf8_bytes(const unsigned char *at, const unsigned char *end)
+size_t cli_json_utf8_bytes(const unsigned char *at, const unsigned char *end)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t bytes = *at < 0x80                  ? 1
@@ -187,7 +185,7 @@ static lig_status take_string(parser *self, char **text, size_t *bytes)
             continue;
         }
         if (step == 0)
-            step = utf8_bytes((unsigned char *)self->at, (unsigned char *)self->end);
+            step = cli_json_utf8_bytes((unsigned char *)self->at, (unsigned char *)self->end);
         if (step == 0)
             return bad(self, "invalid UTF-8 in a string");
         if ((unsigned char)*self->at < 0x20)

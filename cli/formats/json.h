@@ -67,6 +67,10 @@ lig_status cli_json_to_u64(const cli_json_value *value, const char *what, uint64
 lig_status cli_json_to_i64(const cli_json_value *value, const char *what, int64_t *out);
 lig_status cli_json_to_text(const cli_json_value *value, const char *what, const char **out);
 
+/* Length of the UTF-8 sequence at `at`, which is before `end`; 0 if it is invalid (including
+ * overlong forms and surrogates). */
+size_t cli_json_utf8_bytes(const unsigned char *at, const unsigned char *end);
+
 /* --- writing --------------------------------------------------------------------------------- */
 
 /* Embedded; starts as {.file = stdout}. Indented by two spaces per level with a final newline, or

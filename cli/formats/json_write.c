@@ -5,23 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t sequence_bytes(const unsigned char *at)
-{
-    size_t bytes = *at < 0x80 ? 1 : *at >= 0xF0 ? 4 : *at >= 0xE0 ? 3 : *at >= 0xC2 ? 2 : 0;
-    if (*at > 0xF4)
-        return 0;
-    for (size_t i = 1; i < bytes; i++)
-        if ((at[i] & 0xC0) != 0x80)
-            return 0;
-    return bytes;
-}
-
 static void quote(FILE *file, const char *text)
 {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     putc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at != '\0';) {
-        size_t bytes = sequence_bytes(at);
+    const unsigned char *end = (const unsigned char *)text + strlen(text);
+    for (const unsigned char *at = (const unsigned char *)text; at < end;) {
+        size_t bytes = cli_json_utf8_bytes(at, end);
         const char *found = strchr(from, *at);
         if (found != NULL)
             fprintf(file, "\\%c", to[found - from]);

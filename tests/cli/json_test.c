@@ -152,6 +152,8 @@ static void test_limits(void **state)
     free(copy);
 }
 
+#define FFFD "\xef\xbf\xbd"
+
 /* What the writer writes, the parser reads. */
 static void test_writer(void **state)
 {
@@ -164,6 +166,8 @@ static void test_writer(void **state)
     cli_json_writer writer = {.file = file};
     cli_json_open(&writer, NULL, '{');
     cli_json_put_text(&writer, "odd \"key\"\n", "\x01\x1b[31m\x7f\xc3\xbc\xff");
+    /* An overlong form, a surrogate and a code above U+10FFFF are not UTF-8 either. */
+    cli_json_put_text(&writer, "invalid", "\xe0\x80\xaf-\xed\xa0\x80-\xf4\x90\x80\x80");
     cli_json_put_double(&writer, "third", 1.0 / 3);
     cli_json_put_double(&writer, "nan", strtod("nan", NULL));
     cli_json_open(&writer, "empty", '[');
@@ -176,6 +180,8 @@ static void test_writer(void **state)
     const cli_json_value *root = cli_json_root(json);
     assert_string_equal(cli_json_first(root)->key, "odd \"key\"\n");
     assert_string_equal(cli_json_first(root)->text, "\x01\x1b[31m\x7f\xc3\xbc\xef\xbf\xbd");
+    assert_string_equal(cli_json_member(root, "invalid")->text,
+                        FFFD FFFD FFFD "-" FFFD FFFD FFFD "-" FFFD FFFD FFFD FFFD);
     assert_int_equal(cli_json_to_double(cli_json_member(root, "third"), "third", &number), LIG_OK);
     assert_true(number == 1.0 / 3);
     assert_int_equal(cli_json_member(root, "nan")->kind, CLI_JSON_NULL);
