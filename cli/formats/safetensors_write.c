@@ -33,42 +33,19 @@ static lig_status check_names(const cli_batch *batch)
     return LIG_OK;
 }
 
-typedef struct slot {
-    size_t index;
-    uint32_t element_bytes;
-    uint64_t begin;
-} slot;
+#define ELEMENT_BYTES_MAX 16u
 
-static int by_alignment(const void *a, const void *b)
+/* Fills the offset of each tensor. Holes are not allowed, so wide elements come first: each tensor
+ * is then aligned to its elements. */
+static void place_tensors(const cli_batch *batch, uint64_t *begins)
 {
-    const slot *left = a, *right = b;
-    if (left->element_bytes != right->element_bytes)
-        return left->element_bytes > right->element_bytes ? -1 : 1;
-    return left->index < right->index ? -1 : left->index > right->index;
-}
-
-static int by_index(const void *a, const void *b)
-{
-    const slot *left = a, *right = b;
-    return left->index < right->index ? -1 : left->index > right->index;
-}
-
-/* Holes are not allowed, so wide elements come first: each tensor is then aligned to its
- * elements. */
-static lig_status place_tensors(const cli_batch *batch, slot **slots)
-{
-    slot *order;
     uint64_t at = 0;
-    LIG_TRY(cli_alloc(&order, batch->count, sizeof *order));
-    for (size_t i = 0; i < batch->count; i++)
-        order[i] = (slot){i, lig_dtype_bytes(batch->tensors[i].dtype), 0};
-    qsort(order, batch->count, sizeof *order, by_alignment);
-    for (size_t i = 0; i < batch->count; i++) {
-        order[i].begin = at;
-        at += batch->tensors[order[i].index].bytes;
-    }
-    *slots = order;
-    return LIG_OK;
+    for (uint32_t width = ELEMENT_BYTES_MAX; width > 0; width /= 2)
+        for (size_t i = 0; i < batch->count; i++)
+            if (lig_dtype_bytes(batch->tensors[i].dtype) == width) {
+                begins[i] = at;
+                at += batch->tensors[i].bytes;
+            }
 }
 
 /* Writes JSON as the text of a member: values of __metadata__ are strings. */
@@ -136,7 +113,7 @@ static void put_entry(cli_json_writer *writer, const lig_tensor *tensor, uint64_
 
 /* Tensors are listed in the batch's order, regardless of their offset, so that a reader can
  * restore it. */
-static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outfile *out)
+static lig_status put_header(const cli_batch *batch, const uint64_t *begins, cli_outfile *out)
 {
     cli_text text;
     LIG_TRY(cli_text_open(&text));
@@ -144,7 +121,7 @@ static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outf
     cli_json_open(&writer, NULL, '{');
     put_metadata(&writer, batch);
     for (size_t i = 0; i < batch->count; i++)
-        put_entry(&writer, &batch->tensors[i], slots[i].begin);
+        put_entry(&writer, &batch->tensors[i], begins[i]);
     cli_json_close(&writer, '}');
     while (ftell(text.file) % 64 != 56) /* the data then starts at a multiple of 64 */
         putc(' ', text.file);
@@ -167,14 +144,15 @@ static lig_status put_header(const cli_batch *batch, const slot *slots, cli_outf
 
 lig_status cli_safetensors_write(const cli_batch *batch, cli_outfile *out)
 {
-    slot *slots;
+    uint64_t *begins;
     LIG_TRY(check_names(batch));
-    LIG_TRY(place_tensors(batch, &slots));
-    qsort(slots, batch->count, sizeof *slots, by_index);
-    lig_status status = put_header(batch, slots, out);
-    qsort(slots, batch->count, sizeof *slots, by_alignment);
-    for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
-        status = cli_put_tensor(out, &batch->tensors[slots[i].index]);
-    free(slots);
+    LIG_TRY(cli_alloc(&begins, batch->count, sizeof *begins));
+    place_tensors(batch, begins);
+    lig_status status = put_header(batch, begins, out);
+    free(begins);
+    for (uint32_t width = ELEMENT_BYTES_MAX; width > 0; width /= 2)
+        for (size_t i = 0; status == LIG_OK && i < batch->count; i++)
+            if (lig_dtype_bytes(batch->tensors[i].dtype) == width)
+                status = cli_put_tensor(out, &batch->tensors[i]);
     return status;
 }
