@@ -181,10 +181,8 @@ lig_status cli_batch_to_file(const cli_batch *batch, const cli_place *place, int
         return cli_fail_taken(place->uri);
     LIG_TRY(cli_outfile_open(&out, place->uri));
     out.bar = bar;
-    lig_status status =
-        place->kind == CLI_NPZ ? cli_npz_write(batch, &out) : cli_safetensors_write(batch, &out);
-    if (status == LIG_OK)
-        return cli_outfile_commit(&out, replace);
-    cli_outfile_abort(&out);
-    return status;
+    return cli_outfile_close(&out,
+                             place->kind == CLI_NPZ ? cli_npz_write(batch, &out)
+                                                    : cli_safetensors_write(batch, &out),
+                             replace);
 }

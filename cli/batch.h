@@ -88,9 +88,11 @@ typedef struct cli_outfile {
 
 lig_status cli_outfile_open(cli_outfile *out, const char *path);
 lig_status cli_outfile_put(cli_outfile *out, const void *data, uint64_t bytes);
-/* Both end the outfile. With `replace` 0, LIG_E_EXISTS if the name is taken. */
-lig_status cli_outfile_commit(cli_outfile *out, int replace);
-void cli_outfile_abort(cli_outfile *out);
+/* Commits the file if `status` (of its writer) is OK, otherwise drops it and returns `status`. With
+ * `replace` 0, LIG_E_EXISTS if the name is taken. */
+lig_status cli_outfile_close(cli_outfile *out, lig_status status, int replace);
+/* A whole file: open, put, close. */
+lig_status cli_outfile_write(const char *path, const void *data, uint64_t bytes, int replace);
 /* LIG_E_EXISTS with a message that names --replace. */
 lig_status cli_fail_taken(const char *path);
 

@@ -18,17 +18,6 @@ static const struct {
 } drawings[] = {{"svg", cli_tree_svg}, {"html", cli_tree_html}, {"dot", draw_dot}};
 enum { DRAWINGS = sizeof drawings / sizeof drawings[0] };
 
-static lig_status put_file(const char *path, const void *data, size_t bytes)
-{
-    cli_outfile out;
-    LIG_TRY(cli_outfile_open(&out, path));
-    lig_status status = cli_outfile_put(&out, data, bytes);
-    if (status == LIG_OK)
-        return cli_outfile_commit(&out, 1);
-    cli_outfile_abort(&out);
-    return status;
-}
-
 static lig_status draw_to(const cli_tree *tree, const char *title, draw_fn *draw, const char *path)
 {
     cli_text text;
@@ -36,7 +25,7 @@ static lig_status draw_to(const cli_tree *tree, const char *title, draw_fn *draw
         return draw(tree, title, stdout);
     LIG_TRY(cli_text_open(&text));
     LIG_TRY(cli_text_close(&text, draw(tree, title, text.file)));
-    lig_status status = put_file(path, text.data, text.bytes);
+    lig_status status = cli_outfile_write(path, text.data, text.bytes, 1);
     free(text.data);
     return status;
 }

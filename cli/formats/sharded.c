@@ -262,22 +262,14 @@ static lig_status put_index(const folder_out *self, FILE *memory)
 
 static lig_status write_index(const folder_out *self)
 {
-    cli_outfile out;
     cli_text text;
     char *path;
     LIG_TRY(cli_text_open(&text));
     LIG_TRY(cli_text_close(&text, put_index(self, text.file)));
     lig_status status = cli_format(&path, "%s/model" INDEX_END, self->folder);
     if (status == LIG_OK) {
-        status = cli_outfile_open(&out, path);
+        status = cli_outfile_write(path, text.data, text.bytes, self->replace);
         free(path);
-    }
-    if (status == LIG_OK) {
-        status = cli_outfile_put(&out, text.data, text.bytes);
-        if (status == LIG_OK)
-            status = cli_outfile_commit(&out, self->replace);
-        else
-            cli_outfile_abort(&out);
     }
     free(text.data);
     return status;

@@ -86,21 +86,14 @@ lig_status cli_side_files_read(cli_batch *batch, const char *folder)
 
 static lig_status write_file(const cli_file *file, const char *folder, int replace)
 {
-    cli_outfile out;
     char *path;
     if (strchr(file->name, '/') != NULL || file->name[0] == '.' || file->name[0] == '\0')
         return lig_fail(LIG_E_INVALID, "invalid name of a file stored with a model: '%.200s'",
                         file->name);
     LIG_TRY(cli_format(&path, "%s/%s", folder, file->name));
     int keep = !replace && access(path, F_OK) == 0;
-    lig_status status = keep ? LIG_OK : cli_outfile_open(&out, path);
+    lig_status status = keep ? LIG_OK : cli_outfile_write(path, file->data, file->bytes, 1);
     free(path);
-    if (keep || status != LIG_OK)
-        return status;
-    status = cli_outfile_put(&out, file->data, file->bytes);
-    if (status == LIG_OK)
-        return cli_outfile_commit(&out, 1);
-    cli_outfile_abort(&out);
     return status;
 }
 

@@ -52,9 +52,7 @@ lig_status cli_outfile_open(cli_outfile *out, const char *path)
         if (out->fd < 0)
             status = open_named(out);
     }
-    if (status != LIG_OK)
-        cli_outfile_abort(out);
-    return status;
+    return status == LIG_OK ? LIG_OK : cli_outfile_close(out, status, 0);
 }
 
 static lig_status write_all(const cli_outfile *out, const void *data, uint64_t bytes,
@@ -138,15 +136,10 @@ static lig_status finish(cli_outfile *out, int replace)
     return sync_folder(out);
 }
 
-lig_status cli_outfile_commit(cli_outfile *out, int replace)
+lig_status cli_outfile_close(cli_outfile *out, lig_status status, int replace)
 {
-    lig_status status = finish(out, replace);
-    cli_outfile_abort(out);
-    return status;
-}
-
-void cli_outfile_abort(cli_outfile *out)
-{
+    if (status == LIG_OK)
+        status = finish(out, replace);
     if (out->temporary != NULL)
         unlink(out->temporary);
     if (out->fd >= 0)
@@ -155,4 +148,12 @@ void cli_outfile_abort(cli_outfile *out)
     free(out->folder);
     free(out->path);
     *out = (cli_outfile){.fd = -1};
+    return status;
+}
+
+lig_status cli_outfile_write(const char *path, const void *data, uint64_t bytes, int replace)
+{
+    cli_outfile out;
+    LIG_TRY(cli_outfile_open(&out, path));
+    return cli_outfile_close(&out, cli_outfile_put(&out, data, bytes), replace);
 }
