@@ -10,11 +10,8 @@
 /* An array that lives as long as the graph. */
 static lig_status take(cli_graph *g, size_t count, size_t size, void *out)
 {
-    void *block;
-    LIG_TRY(cli_alloc(&block, count > 0 ? count : 1, size));
-    memset(block, 0, (count > 0 ? count : 1) * size);
-    g->block[g->block_count++] = block;
-    memcpy(out, &block, sizeof block);
+    LIG_TRY(cli_alloc(out, count, size));
+    memcpy(&g->block[g->block_count++], out, sizeof *g->block);
     return LIG_OK;
 }
 

@@ -53,10 +53,8 @@ static lig_status corrupt(void)
 
 static lig_status allocate(cli_graphs *graphs, void *out, size_t count, size_t size)
 {
-    void *memory;
-    LIG_TRY(cli_alloc(&memory, count, size));
-    graphs->memory[graphs->memory_count++] = memory;
-    memcpy(out, &memory, sizeof memory);
+    LIG_TRY(cli_alloc(out, count, size));
+    memcpy(&graphs->memory[graphs->memory_count++], out, sizeof *graphs->memory);
     return LIG_OK;
 }
 
@@ -165,8 +163,7 @@ static lig_status take_graphs(cli_graphs *graphs)
 lig_status cli_graphs_parse(cli_graphs *graphs, const char *text)
 {
     *graphs = (cli_graphs){0};
-    LIG_TRY(cli_format(&graphs->text, "%s", text));
-    lig_status status = cli_json_parse(graphs->text, strlen(graphs->text), 0, &graphs->json);
+    lig_status status = cli_json_parse_copy(text, &graphs->json);
     status = status == LIG_OK ? take_graphs(graphs) : corrupt();
     if (status != LIG_OK)
         cli_graphs_fini(graphs);
@@ -180,6 +177,5 @@ void cli_graphs_fini(cli_graphs *graphs)
     free(graphs->memory);
     free(graphs->graphs);
     cli_json_destroy(graphs->json);
-    free(graphs->text);
     *graphs = (cli_graphs){0};
 }

@@ -14,7 +14,6 @@ typedef struct cli_graphs { /* embedded; zero-initialised is valid and empty */
     void **memory; /* arrays of the graphs that cli_graphs_parse made */
     size_t memory_count;
     cli_json *json;
-    char *text;
 } cli_graphs;
 
 void cli_graphs_put(cli_json_writer *writer, const lig_graph *graphs, size_t count);

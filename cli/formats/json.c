@@ -10,7 +10,7 @@
 struct cli_json {
     cli_json_value *values;
     size_t count, capacity, limit;
-    char *owned; /* the text, if cli_json_read allocated it */
+    char *owned; /* the text, if the value owns it */
 };
 
 typedef struct parser {
@@ -391,6 +391,17 @@ static lig_status read_all(FILE *file, const char *path, uint64_t byte_limit, ch
     return LIG_OK;
 }
 
+/* Frees the text on failure. */
+static lig_status parse_owned(char *text, size_t bytes, cli_json **json)
+{
+    lig_status status = cli_json_parse(text, bytes, 0, json);
+    if (status == LIG_OK)
+        (*json)->owned = text;
+    else
+        free(text);
+    return status;
+}
+
 lig_status cli_json_read(const char *path, uint64_t byte_limit, cli_json **json)
 {
     int standard = strcmp(path, "-") == 0;
@@ -404,12 +415,15 @@ lig_status cli_json_read(const char *path, uint64_t byte_limit, cli_json **json)
     if (!standard)
         fclose(file);
     LIG_TRY(status);
-    status = cli_json_parse(text, bytes, 0, json);
-    if (status == LIG_OK)
-        (*json)->owned = text;
-    else
-        free(text);
-    return status;
+    return parse_owned(text, bytes, json);
+}
+
+lig_status cli_json_parse_copy(const char *text, cli_json **json)
+{
+    char *copy = strdup(text);
+    if (copy == NULL)
+        return lig_fail(LIG_E_NOMEM, "out of memory for a JSON text");
+    return parse_owned(copy, strlen(copy), json);
 }
 
 /* --- access to values ------------------------------------------------------------------------ */

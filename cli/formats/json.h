@@ -44,6 +44,8 @@ typedef struct cli_json cli_json;
  * borrowed until destroy. Error messages contain line and column. `value_limit` 0 means
  * CLI_JSON_VALUES_MAX; a value takes 40 bytes. Returns *json. */
 lig_status cli_json_parse(char *text, size_t bytes, size_t value_limit, cli_json **json);
+/* The same for a NUL-terminated text, which is copied: the result owns the copy. */
+lig_status cli_json_parse_copy(const char *text, cli_json **json);
 void cli_json_destroy(cli_json *json);
 const cli_json_value *cli_json_root(const cli_json *json);
 

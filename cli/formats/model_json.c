@@ -20,16 +20,12 @@ static void put_maps(cli_json_writer *writer, const lig_model *model)
 /* Meta saved by Python is JSON and written verbatim; plain text from C is written as a string. */
 static void put_meta(cli_json_writer *writer, const char *meta)
 {
-    char *copy = NULL;
     cli_json *json = NULL;
-    size_t bytes = meta != NULL ? strlen(meta) : 0;
-    if (bytes > 0 && cli_format(&copy, "%s", meta) == LIG_OK &&
-        cli_json_parse(copy, bytes, 0, &json) == LIG_OK)
+    if (meta != NULL && cli_json_parse_copy(meta, &json) == LIG_OK)
         cli_json_put_raw(writer, "meta", meta);
     else
-        cli_json_put_text(writer, "meta", bytes > 0 ? meta : NULL);
+        cli_json_put_text(writer, "meta", meta != NULL && meta[0] != '\0' ? meta : NULL);
     cli_json_destroy(json);
-    free(copy);
 }
 
 void cli_put_model(cli_json_writer *writer, const lig_model *model)

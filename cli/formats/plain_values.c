@@ -134,22 +134,14 @@ static void visit_node(walk *self, const cli_json_value *node, size_t used)
 
 lig_status cli_plain_values(const char *structure, const cli_plain_visit *visit)
 {
-    size_t bytes = structure ? strlen(structure) : 0;
-    if (bytes == 0)
-        return LIG_OK;
-    char *text = malloc(bytes + 1);
-    if (text == NULL)
-        return lig_fail(LIG_E_NOMEM, "out of memory for the structure of a model");
-    memcpy(text, structure, bytes + 1);
     cli_json *json;
     walk self = {.visit = visit};
-    self.status = cli_json_parse(text, bytes, 0, &json);
-    if (self.status == LIG_OK) {
-        const cli_json_value *tree = cli_json_member(cli_json_root(json), "tree");
-        if (tree)
-            visit_node(&self, tree, 0);
-        cli_json_destroy(json);
-    }
-    free(text);
+    if (structure == NULL || structure[0] == '\0')
+        return LIG_OK;
+    LIG_TRY(cli_json_parse_copy(structure, &json));
+    const cli_json_value *tree = cli_json_member(cli_json_root(json), "tree");
+    if (tree)
+        visit_node(&self, tree, 0);
+    cli_json_destroy(json);
     return self.status;
 }

@@ -156,9 +156,7 @@ static lig_status check_cover(const parse *self)
 /* Metadata of files written by Ligament, in addition to plain tags. */
 static lig_status take_metrics(cli_batch *batch, const cli_json_value *text)
 {
-    char *copy;
-    LIG_TRY(cli_batch_text(batch, text->text, text->bytes, &copy));
-    LIG_TRY(cli_json_parse(copy, text->bytes, 0, &batch->metric_json));
+    LIG_TRY(cli_json_parse_copy(text->text, &batch->metric_json));
     const cli_json_value *object = cli_json_root(batch->metric_json), *at;
     LIG_TRY(cli_alloc(&batch->metrics, object->count, sizeof *batch->metrics));
     for (at = cli_json_first(object); at != NULL; at = cli_json_next(object, at)) {
