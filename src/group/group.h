@@ -23,7 +23,6 @@ typedef enum ligi_role {
 
 #define LIGI_SERVERS 1u /* bits of a barrier's mask: 1u << role */
 #define LIGI_WORKERS 2u
-#define LIGI_SCHEDULERS 4u
 
 #define LIGI_RANK_ANY UINT32_MAX
 #define LIGI_BLOB_BYTES_MAX 1024
@@ -128,10 +127,6 @@ void ligi_group_close(ligi_group *group, int64_t linger_ns);
 /* The first half of close; TIMEOUT if some are left. On other members: OK at once. */
 lig_status ligi_group_linger(ligi_group *group, int64_t timeout_ns);
 
-#define LIGI_BARRIER_GROUPS 1u /* one instance of each group suffices */
-/* Members that are lost or have left are not waited for; without it that is PEER at once, naming
- * all missing members. */
-#define LIGI_BARRIER_PRESENT 2u
 /* 0 to 3. Members at a later stage do not go back: they count as arrived at a stage between, and a
  * wait for them at stage 0 is INVALID, naming them. */
 #define LIGI_BARRIER_STAGE(stage) ((stage) << 2)

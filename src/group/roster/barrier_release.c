@@ -35,8 +35,7 @@ static uint32_t stage_of(const ligi_waiter *waiter)
 /* Waits at a barrier of that kind, but of a later stage. */
 static int is_past(const ligi_waiter *waiter, const ligi_waiter *barrier)
 {
-    return waiter->mask == barrier->mask && stage_of(waiter) > stage_of(barrier) &&
-           waiter->flags % LIGI_BARRIER_STAGE(1) == barrier->flags % LIGI_BARRIER_STAGE(1);
+    return waiter->mask == barrier->mask && stage_of(waiter) > stage_of(barrier);
 }
 
 static lig_status mark(ligi_barriers *barriers, const ligi_roster *roster,
@@ -68,36 +67,21 @@ static void name(char *text, size_t text_bytes, size_t before, const ligi_seat *
              reason ? seat->why : "", reason ? ")" : "");
 }
 
-/* A unit is a seat, or the seats of a group of which one suffices. */
-static void look_unit(const ligi_barriers *barriers, const ligi_roster *roster, size_t first,
-                      size_t count, outlook *view)
-{
-    const ligi_seat *seat = &roster->seats[first];
-    int best = ABSENT;
-    for (size_t i = first; i < first + count; i++)
-        best = barriers->marks[i] > best ? barriers->marks[i] : best;
-    if (best == HERE)
-        name(view->awaited_text, sizeof view->awaited_text, view->awaited++, seat, 0);
-    else if (best == ABSENT)
-        name(view->gone_text, sizeof view->gone_text, view->gone++, seat, 1);
-}
-
 static lig_status look(ligi_barriers *barriers, const ligi_roster *roster,
                        const ligi_waiter *barrier, outlook *view)
 {
     *view = (outlook){0};
     LIG_TRY(mark(barriers, roster, barrier));
-    size_t step;
-    for (size_t i = 0; i < roster->seat_count; i += step) {
+    for (size_t i = 0; i < roster->seat_count; i++) {
         const ligi_seat *seat = &roster->seats[i];
-        int scheduler = seat->member.role == LIGI_SCHEDULER;
-        step = (barrier->flags & LIGI_BARRIER_GROUPS) && !scheduler ? roster->group_size : 1;
-        if ((barrier->mask & (1u << seat->member.role)) == 0 || (scheduler && seat->sat_count == 0))
+        if ((barrier->mask & (1u << seat->member.role)) == 0 ||
+            (seat->member.role == LIGI_SCHEDULER && seat->sat_count == 0))
             continue;
-        look_unit(barriers, roster, i, step, view);
+        if (barriers->marks[i] == HERE)
+            name(view->awaited_text, sizeof view->awaited_text, view->awaited++, seat, 0);
+        else if (barriers->marks[i] == ABSENT)
+            name(view->gone_text, sizeof view->gone_text, view->gone++, seat, 1);
     }
-    if (barrier->flags & LIGI_BARRIER_PRESENT)
-        view->gone = 0;
     return LIG_OK;
 }
 
@@ -182,7 +166,7 @@ lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
             return settle(roster, waiter, LIG_E_BUSY,
                           "this process is already waiting at that barrier");
     if ((waiter->mask & (1u << seat->member.role)) == 0 || waiter->mask >= 1u << LIGI_ROLES ||
-        waiter->flags >= LIGI_BARRIER_STAGE(4))
+        waiter->flags >= LIGI_BARRIER_STAGE(4) || waiter->flags % LIGI_BARRIER_STAGE(1) != 0)
         return settle(roster, waiter, LIG_E_INVALID,
                       "the mask of the barrier does not include the role of this process");
     LIG_TRY(ligi_grow(&barriers->waiters, &barriers->capacity, barriers->count + 1,

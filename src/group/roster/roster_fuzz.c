@@ -48,8 +48,7 @@ static void do_join(hall *room, uint64_t who, uint8_t value)
 
 static void act(hall *room, uint8_t deed, uint64_t who, uint8_t value)
 {
-    ligi_waiter waiter = {
-        .who = who, .number = value % 3, .mask = value % 16, .flags = (value >> 4) % 5};
+    ligi_waiter waiter = {.who = who, .number = value % 3, .mask = value % 16, .flags = value >> 4};
     switch (deed % 9) {
     case 0:
     case 1: do_join(room, who, value); break;

@@ -28,7 +28,7 @@ typedef struct record {
     uint64_t epoch, since;
     int released;
     /* its barrier */
-    uint32_t mask, flags;
+    uint32_t mask;
     int barrier; /* 0 none, 1 waits, 2 passed, 3 failed */
 } record;
 
@@ -196,34 +196,18 @@ static void follow_acts(twin *t)
 
 /* --- barriers, slowly ------------------------------------------------------------------------ */
 
-/* Whether seat `other` can stand for `seat`: itself, or one of its group. */
-static int stands_for(const twin *t, int other, int seat, uint32_t flags)
-{
-    ligi_role role = role_of(t, seat);
-    int first = role == LIGI_WORKER ? (int)t->roster.server_count : 0;
-    int size = flags & LIGI_BARRIER_GROUPS ? (int)t->roster.group_size : 1;
-    if (role == LIGI_SCHEDULER)
-        return other == seat;
-    return role_of(t, other) == role && (other - first) / size == (seat - first) / size;
-}
-
 /* 1 goes on, 2 is complete, 3 cannot be. */
-static int twin_barrier(twin *t, uint32_t mask, uint32_t flags)
+static int twin_barrier(twin *t, uint32_t mask)
 {
     int answer = 2;
     for (int s = 0; s < t->seat_count; s++) {
-        int arrived = 0, here = 0;
         if (!(mask & (1u << role_of(t, s))) ||
             (role_of(t, s) == LIGI_SCHEDULER && t->incarnation[s] == 0))
             continue;
-        for (int i = 0; i < t->seat_count; i++) {
-            record *one = stands_for(t, i, s, flags) ? holder(t, i) : NULL;
-            here |= one != NULL;
-            arrived |= one != NULL && one->barrier >= 1 && one->mask == mask && one->flags == flags;
-        }
-        if (!here && !(flags & LIGI_BARRIER_PRESENT))
+        const record *one = holder(t, s);
+        if (one == NULL)
             return 3;
-        if (here && !arrived)
+        if (one->barrier == 0 || one->mask != mask)
             answer = 1;
     }
     return answer;
@@ -234,7 +218,7 @@ static void check_barriers(twin *t)
     for (size_t i = 1; i <= t->count; i++) {
         record *one = &t->records[i];
         if (one->now == SITS && one->barrier >= 1)
-            assert_int_equal(one->barrier, twin_barrier(t, one->mask, one->flags));
+            assert_int_equal(one->barrier, twin_barrier(t, one->mask));
     }
     for (size_t i = 1; i <= t->count; i++)
         if (t->records[i].barrier > 1 || t->records[i].now != SITS)
@@ -395,10 +379,8 @@ static void do_barrier(twin *t)
     if (one == NULL || !t->formed || one->barrier != 0)
         return;
     one->mask = (1u << role_of(t, one->seat)) | roll(t, 8);
-    one->flags = roll(t, 4);
     one->barrier = 1;
-    ligi_waiter waiter = {
-        .who = (uint64_t)(one - t->records), .number = 5, .mask = one->mask, .flags = one->flags};
+    ligi_waiter waiter = {.who = (uint64_t)(one - t->records), .number = 5, .mask = one->mask};
     assert_ok(ligi_barriers_arrive(&t->barriers, &t->roster, &waiter));
 }
 

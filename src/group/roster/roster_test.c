@@ -343,13 +343,13 @@ static void test_stages(void **state)
     expect(&roster, "");
     arrive(&barriers, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
     expect(&roster, "b3 b2");
-    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
-    expect(&roster, "");
     arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
     arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(2u));
     expect(&roster, "b4 b2 b3");
     arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_STAGE(4u));
     expect(&roster, "f2");
+    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_STAGE(1u) + 1);
+    expect(&roster, "f3");
     ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
@@ -373,29 +373,6 @@ static void test_barrier_names_the_missing(void **state)
     expect(&roster, "");
     arrive(&barriers, &roster, 3, LIGI_WORKERS, 0);
     expect(&roster, "f3");
-    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
-    arrive(&barriers, &roster, 3, LIGI_WORKERS, LIGI_BARRIER_PRESENT);
-    expect(&roster, "b2 b3");
-    ligi_barriers_fini(&barriers);
-    ligi_roster_fini(&roster);
-}
-
-static void test_barrier_of_groups(void **state)
-{
-    (void)state;
-    ligi_roster roster = open_roster(0, 4, 2);
-    ligi_barriers barriers = {0};
-    for (uint32_t i = 0; i < 4; i++)
-        come(&roster, i + 1, LIGI_WORKER, i);
-    acts(&roster);
-    arrive(&barriers, &roster, 1, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
-    arrive(&barriers, &roster, 2, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
-    expect(&roster, "");
-    assert_ok(ligi_roster_end(&roster, 3, "gone"));
-    assert_ok(ligi_barriers_review(&barriers, &roster));
-    expect(&roster, "C2l2");
-    arrive(&barriers, &roster, 4, LIGI_WORKERS, LIGI_BARRIER_GROUPS);
-    expect(&roster, "b1 b2 b4");
     ligi_barriers_fini(&barriers);
     ligi_roster_fini(&roster);
 }
@@ -418,7 +395,6 @@ int main(void)
         cmocka_unit_test(test_barrier),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_barrier_names_the_missing),
-        cmocka_unit_test(test_barrier_of_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
