@@ -69,7 +69,6 @@ typedef enum ligi_group_change {
 
 typedef struct ligi_group_event {
     ligi_group_change change;
-    uint64_t epoch;
     ligi_member member;   /* of JOINED and GONE */
     const char *sentence; /* why, for GONE, EXPELLED, ORPHANED; borrowed for the call */
 } ligi_group_event;

@@ -56,34 +56,12 @@ int64_t ligi_group_liveness_ns(ligi_group *group)
     return liveness;
 }
 
-lig_status ligi_group_status(ligi_group *group)
-{
-    lig_status status = LIG_OK;
-    ligi_net_lock(group->net);
-    if (group->phase == LIGI_PHASE_ENDED)
-        status = ligi_failure_publish(&group->failure);
-    ligi_net_unlock(group->net);
-    return status;
-}
-
-/* A scheduler that never joined is not a member. */
-static size_t count_members(const ligi_group *group)
-{
-    return group->seat_count - (group->seats[group->seat_count - 1].member.incarnation == 0);
-}
-
-size_t ligi_group_member_count(ligi_group *group)
-{
-    ligi_net_lock(group->net);
-    size_t count = count_members(group);
-    ligi_net_unlock(group->net);
-    return count;
-}
-
 size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity)
 {
     ligi_net_lock(group->net);
-    size_t count = count_members(group);
+    /* A scheduler that never joined is not a member. */
+    size_t count =
+        group->seat_count - (group->seats[group->seat_count - 1].member.incarnation == 0);
     for (size_t i = 0; i < count && i < capacity; i++)
         members[i] = group->seats[i].member;
     ligi_net_unlock(group->net);

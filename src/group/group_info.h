@@ -15,17 +15,12 @@ uint32_t ligi_group_incarnation(const ligi_group *group);
 uint64_t ligi_group_id(const ligi_group *group);
 int64_t ligi_group_liveness_ns(ligi_group *group); /* the coordinator's, once it is known */
 
-/* LIG_OK while the group exists; otherwise the status and error text of what ended it. */
-lig_status ligi_group_status(ligi_group *group);
-
 /* 1 if this process was stopped for so long that it may have been expelled, and has not had time to
  * learn of it: a closed link of a peer is then not the reason. */
 int ligi_group_waking(ligi_group *group);
 
-/* The number of seats: servers, workers, and the scheduler if one has joined. */
-size_t ligi_group_member_count(ligi_group *group);
-/* Fills up to `capacity` members (servers by rank, workers by rank, scheduler); returns the
- * total. */
+/* Fills up to `capacity` members (servers by rank, workers by rank, the scheduler if one has
+ * joined); returns the total. */
 size_t ligi_group_members(ligi_group *group, ligi_member *members, size_t capacity);
 /* One member; NOTFOUND for a seat that does not exist. */
 lig_status ligi_group_member(ligi_group *group, ligi_role role, uint32_t rank, ligi_member *member);

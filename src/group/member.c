@@ -68,7 +68,7 @@ lig_status ligi_member_ask(ligi_group *group)
 static void tell(ligi_group *group, ligi_group_change change, const ligi_told *told,
                  const char *sentence)
 {
-    ligi_group_event event = {.change = change, .epoch = group->epoch, .sentence = sentence};
+    ligi_group_event event = {.change = change, .sentence = sentence};
     if (told != NULL)
         event.member = told->member;
     if (group->hook != NULL && group->phase >= LIGI_PHASE_RELEASED)

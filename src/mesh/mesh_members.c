@@ -62,11 +62,11 @@ lig_status lig_mesh_members(lig_mesh *mesh, lig_mesh_member *members, size_t roo
         return LIG_E_CLOSED;
     ligi_member *found = NULL;
     ligi_net_lock(mesh->session.net);
-    size_t most = ligi_group_member_count(group);
-    lig_status status = ligi_calloc(&found, most ? most : 1, sizeof *found, "the members");
+    size_t most = ligi_group_members(group, NULL, 0);
+    lig_status status = ligi_calloc(&found, most, sizeof *found, "the members");
     if (status == LIG_OK) {
         *count = ligi_group_members(group, found, most);
-        for (size_t i = 0; i < *count && i < room && i < most; i++)
+        for (size_t i = 0; i < most && i < room; i++)
             describe(mesh, &found[i], &members[i]);
     }
     ligi_net_unlock(mesh->session.net);

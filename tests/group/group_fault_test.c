@@ -6,6 +6,7 @@
 #include "group/barrier_wait.h"
 #include "group/group.h"
 #include "group/group_info.h"
+#include "group/group_state.h"
 #include "group/roster/member_names.h"
 #include "net/progress.h"
 #include "reserved_port.h"
@@ -73,6 +74,15 @@ static void tell(char *answer, lig_status status)
              status == LIG_OK ? "" : lig_error_text());
 }
 
+static lig_status status_of(ligi_group *group)
+{
+    ligi_net_lock(group->net);
+    lig_status status =
+        group->phase == LIGI_PHASE_ENDED ? ligi_failure_publish(&group->failure) : LIG_OK;
+    ligi_net_unlock(group->net);
+    return status;
+}
+
 static void obey(member *self, const char *order, char *answer)
 {
     unsigned mask, timeout_ms;
@@ -81,7 +91,7 @@ static void obey(member *self, const char *order, char *answer)
     else if (strcmp(order, "event") == 0)
         next_event(self, answer);
     else if (strcmp(order, "status") == 0)
-        tell(answer, ligi_group_status(self->group));
+        tell(answer, status_of(self->group));
     else if (strcmp(order, "who") == 0)
         snprintf(answer, LINE, "%s %u incarnation %u", ligi_role_name(ligi_group_role(self->group)),
                  ligi_group_rank(self->group), ligi_group_incarnation(self->group));
