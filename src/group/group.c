@@ -198,9 +198,6 @@ static lig_status check_options(const ligi_group_options *options)
 {
     if (options->timeout_ns <= 0)
         return lig_fail(LIG_E_INVALID, "joining a group needs a finite timeout");
-    if (options->blob_bytes > LIGI_BLOB_BYTES_MAX)
-        return lig_fail(LIG_E_LIMIT, "blob of %zu bytes: the limit is %d", options->blob_bytes,
-                        LIGI_BLOB_BYTES_MAX);
     if (options->address == NULL && options->exchange == NULL)
         return lig_fail(LIG_E_INVALID,
                         "a group needs a rendezvous address or an exchange function");
@@ -225,11 +222,6 @@ static void fill_join(ligi_group *group, const ligi_group_options *options)
     if (gethostname(join->host, sizeof join->host) != 0 || join->host[0] == '\0')
         snprintf(join->host, sizeof join->host, "localhost");
     join->host[sizeof join->host - 1] = '\0';
-    group->use_card = options->blob == NULL;
-    if (options->blob_bytes > 0 && options->blob != NULL) {
-        memcpy(join->blob, options->blob, options->blob_bytes);
-        join->blob_bytes = options->blob_bytes;
-    }
     if (options->host != NULL)
         snprintf(group->card_host, sizeof group->card_host, "%s", options->host);
 }

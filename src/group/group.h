@@ -89,13 +89,10 @@ typedef struct ligi_group_options { /* everything is borrowed by ligi_group_open
     uint32_t worker_count, server_count;
     uint32_t group_size; /* instances of a group; rank = group * group_size + instance; 0 means 1 */
     ligi_group_seat coordinator;
-    const char *address; /* a URI of net: tcp://host:port, shm:NAME, inproc:NAME; port 0 where this
+    const char *address;  /* a URI of net: tcp://host:port, shm:NAME, inproc:NAME; port 0 where this
                             process is known to coordinate */
-    const char *host;    /* the address of this host as seen by others; NULL: as the coordinator
+    const char *host;     /* the address of this host as seen by others; NULL: as the coordinator
                           * sees it */
-    const void *blob;    /* data that the other members get about this process; NULL: the card of
-                          * the endpoint */
-    size_t blob_bytes;
     int64_t timeout_ns;   /* of open; LIG_FOREVER is rejected */
     uint32_t liveness_ms; /* the coordinator's value applies to all; 0 means 10,000 */
     /* Instead of a known address: process 0 listens at `address` (NULL: on all interfaces if the

@@ -60,7 +60,6 @@ typedef struct ligi_coordinator {
 struct ligi_group {
     ligi_net *net;
     ligi_join join;
-    int use_card;
     char card_host[LIGI_ADDRESS_BYTES_MAX];
     char address[LIGI_ADDRESS_BYTES_MAX];
     char displaced[256]; /* why this process could not listen at the address; "" */

@@ -84,24 +84,20 @@ static void test_assigned_ranks_cover_all(void **state)
     close_all(&cast);
 }
 
-static void test_blobs_arrive(void **state)
+static void test_cards_arrive(void **state)
 {
     (void)state;
     troupe cast;
-    make(&cast, "inproc:blobs", 1, 12);
+    make(&cast, "inproc:cards", 1, 12);
     add_all(&cast);
-    uint8_t blobs[ACTORS][LIGI_BLOB_BYTES_MAX], got[LIGI_BLOB_BYTES_MAX];
-    for (size_t i = 0; i < cast.count; i++) {
-        memset(blobs[i], (int)i + 1, sizeof blobs[i]);
-        cast.actors[i].options.blob = blobs[i];
-        cast.actors[i].options.blob_bytes = i == 3 ? 0 : sizeof blobs[i] - i;
-    }
     open_all(&cast);
     for (uint32_t rank = 0; rank < 12; rank++) {
-        size_t bytes;
+        uint8_t card[LIGI_BLOB_BYTES_MAX], got[LIGI_BLOB_BYTES_MAX];
+        size_t bytes, card_bytes = sizeof card;
+        assert_ok(ligi_net_card(cast.actors[rank].net, NULL, card, &card_bytes));
         assert_ok(ligi_group_blob(cast.actors[5].group, LIGI_WORKER, rank, got, &bytes));
-        assert_int_equal(bytes, rank == 3 ? 0 : LIGI_BLOB_BYTES_MAX - rank);
-        assert_memory_equal(got, blobs[rank], bytes);
+        assert_int_equal(bytes, card_bytes);
+        assert_memory_equal(got, card, bytes);
     }
     close_all(&cast);
 }
@@ -354,12 +350,10 @@ static void test_options_are_checked(void **state)
     assert_ok(ligi_net_open(&net, &(ligi_net_options){0}));
     ligi_group_options none = {.timeout_ns = S, .address = "inproc:x"},
                        forever = {.timeout_ns = LIG_FOREVER, .worker_count = 1},
-                       nowhere = {.timeout_ns = S, .worker_count = 1},
-                       large = {.timeout_ns = S, .worker_count = 1, .blob_bytes = 5000};
+                       nowhere = {.timeout_ns = S, .worker_count = 1};
     assert_status(ligi_group_open(&group, net, &none), LIG_E_INVALID);
     assert_status(ligi_group_open(&group, net, &forever), LIG_E_INVALID);
     assert_status(ligi_group_open(&group, net, &nowhere), LIG_E_INVALID);
-    assert_status(ligi_group_open(&group, net, &large), LIG_E_LIMIT);
     ligi_group_close(NULL, 0);
     ligi_net_close(net);
 }
@@ -513,7 +507,7 @@ int main(void)
         cmocka_unit_test(test_meets_over_inproc),
         cmocka_unit_test(test_scheduler_coordinates_by_role),
         cmocka_unit_test(test_assigned_ranks_cover_all),
-        cmocka_unit_test(test_blobs_arrive),
+        cmocka_unit_test(test_cards_arrive),
         cmocka_unit_test(test_exchange_over_tcp),
         cmocka_unit_test(test_exchange_tells_why_process_0_failed),
         cmocka_unit_test(test_timeout_tells_what_was_tried),

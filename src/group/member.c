@@ -48,15 +48,13 @@ static void say_number(ligi_group *group, ligi_group_message_kind kind, uint64_t
 
 lig_status ligi_member_ask(ligi_group *group)
 {
-    if (group->use_card) {
-        char host[LIGI_ADDRESS_BYTES_MAX];
-        memcpy(host, group->card_host, sizeof host);
-        if (host[0] == '\0' && group->link != NULL)
-            LIG_TRY(ligi_link_local_host(group->link, host));
-        group->join.blob_bytes = sizeof group->join.blob;
-        LIG_TRY(ligi_net_card(group->net, host[0] != '\0' ? host : NULL, group->join.blob,
-                              &group->join.blob_bytes));
-    }
+    char host[LIGI_ADDRESS_BYTES_MAX];
+    memcpy(host, group->card_host, sizeof host);
+    if (host[0] == '\0' && group->link != NULL)
+        LIG_TRY(ligi_link_local_host(group->link, host));
+    group->join.blob_bytes = sizeof group->join.blob;
+    LIG_TRY(ligi_net_card(group->net, host[0] != '\0' ? host : NULL, group->join.blob,
+                          &group->join.blob_bytes));
     group->phase = LIGI_PHASE_ASKED;
     group->awake_ns = ligi_now_ns();
     ligi_member_say(group, &(ligi_group_message){.kind = LIGI_GROUP_MESSAGE_JOIN}, &group->join);
