@@ -115,16 +115,6 @@ static lig_status on_head(void *context, ligi_link *link, const ligi_arrival *ar
     return status;
 }
 
-static void on_arrived(void *context, ligi_link *link, void *token)
-{
-    (void)context, (void)link, (void)token;
-}
-
-static void on_sent(void *context, ligi_link *link, void *token, lig_status status)
-{
-    (void)context, (void)link, (void)token, (void)status;
-}
-
 /* Advice if no member of the group answers at the address. */
 static void advise(const ligi_group *group, char *text, size_t text_bytes)
 {
@@ -186,8 +176,6 @@ static int64_t on_tick(void *context, int64_t now_ns)
 static const ligi_net_hooks hooks = {
     .met = on_met,
     .head = on_head,
-    .arrived = on_arrived,
-    .sent = on_sent,
     .lost = on_lost,
     .tick = on_tick,
 };

@@ -41,26 +41,13 @@ static void stranger_lost(void *context, ligi_link *link, lig_status status, con
     ligi_link_close(link, NULL);
 }
 
-static void stranger_arrived(void *context, ligi_link *link, void *token)
-{
-    (void)context, (void)link, (void)token;
-}
-
-static void stranger_sent(void *context, ligi_link *link, void *token, lig_status status)
-{
-    (void)context, (void)link, (void)token, (void)status;
-}
-
 static int is_ended(void *context)
 {
     return ((stranger *)context)->ended;
 }
 
-static const ligi_net_hooks stranger_hooks = {.met = stranger_met,
-                                              .head = stranger_head,
-                                              .arrived = stranger_arrived,
-                                              .sent = stranger_sent,
-                                              .lost = stranger_lost};
+static const ligi_net_hooks stranger_hooks = {
+    .met = stranger_met, .head = stranger_head, .lost = stranger_lost};
 
 /* Says `count` heads to the coordinator, and is shown out with that sentence. */
 static void intrude(const char *address, const ligi_send *sends, size_t count, const char *part)

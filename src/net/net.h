@@ -150,10 +150,11 @@ typedef struct ligi_net_hooks {
     /* A message begins. On failure the link is lost, and the error text is sent to the peer. */
     lig_status (*head)(void *context, ligi_link *link, const ligi_arrival *arrival,
                        ligi_landing *landing);
-    /* The message is complete. Called for every message, also for one without payload. */
+    /* The message is complete. May be NULL. Called for every message, also for one without
+     * payload. */
     void (*arrived)(void *context, ligi_link *link, void *token);
     /* A message is no longer borrowed: it was sent (LIG_OK), the link was lost or closed, or the
-     * message was cancelled. Not called if send returned `done`. */
+     * message was cancelled. May be NULL. Not called if send returned `done`. */
     void (*sent)(void *context, ligi_link *link, void *token, lig_status status);
     /* The link is unusable; close it, now or later. Called at most once, never after close, and
      * after `sent` for everything borrowed. LIG_E_CLOSED: the peer sent a goodbye; LIG_E_PEER: the

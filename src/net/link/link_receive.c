@@ -211,7 +211,7 @@ void ligi_link_landed(ligi_link *link)
     link->landing = 0;
     stats->received_count++;
     stats->received_bytes += link->prefix.head_bytes + link->prefix.payload_bytes;
-    if (served->hooks != NULL)
+    if (served->hooks != NULL && served->hooks->arrived != NULL)
         served->hooks->arrived(served->context, link, link->landing_token);
 }
 

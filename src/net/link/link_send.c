@@ -136,7 +136,7 @@ static void tell(ligi_queued_send *node, lig_status status)
 
     assert(node->notify);
     node_free(link->net, node);
-    if (served->hooks != NULL)
+    if (served->hooks != NULL && served->hooks->sent != NULL)
         served->hooks->sent(served->context, link, token, status);
 }
 
