@@ -192,10 +192,21 @@ static lig_status check_options(const ligi_group_options *options)
     if (options->exchange != NULL && options->exchange_index >= options->exchange_count)
         return lig_fail(LIG_E_INVALID, "invalid process index %u of %u in the exchange",
                         options->exchange_index, options->exchange_count);
-    ligi_roster probe;
-    LIG_TRY(ligi_roster_init(&probe, options));
-    ligi_roster_fini(&probe);
     return LIG_OK;
+}
+
+/* As in the roster of a coordinator, which also checks the counts. */
+static lig_status make_seats(ligi_group *group, const ligi_group_options *options)
+{
+    ligi_roster roster;
+    LIG_TRY(ligi_roster_init(&roster, options));
+    group->seat_count = roster.seat_count;
+    lig_status status =
+        ligi_calloc(&group->seats, group->seat_count, sizeof *group->seats, "a group's members");
+    for (size_t i = 0; status == LIG_OK && i < group->seat_count; i++)
+        group->seats[i].member = roster.seats[i].member;
+    ligi_roster_fini(&roster);
+    return status;
 }
 
 static void fill_join(ligi_group *group, const ligi_group_options *options)
@@ -225,22 +236,13 @@ static lig_status create(ligi_group **out, ligi_net *net, const ligi_group_optio
     group->begun_ns = group->tick_ns = group->awake_ns = ligi_now_ns();
     group->liveness_ns =
         (int64_t)(options->liveness_ms > 0 ? options->liveness_ms : LIVENESS_MS_DEFAULT) * 1000000;
-    group->seat_count = (size_t)options->server_count + options->worker_count + 1;
     fill_join(group, options);
-    lig_status status =
-        ligi_calloc(&group->seats, group->seat_count, sizeof *group->seats, "a group's members");
-    if (status != LIG_OK) {
+    lig_status status = make_seats(group, options);
+    if (status == LIG_OK)
+        *out = group;
+    else
         free(group);
-        return status;
-    }
-    for (size_t i = 0; i < group->seat_count; i++) {
-        int server = i < options->server_count, last = i + 1 == group->seat_count;
-        ligi_member *member = &group->seats[i].member;
-        member->role = server ? LIGI_SERVER : last ? LIGI_SCHEDULER : LIGI_WORKER;
-        member->rank = (uint32_t)(server ? i : last ? 0 : i - options->server_count);
-    }
-    *out = group;
-    return LIG_OK;
+    return status;
 }
 
 static void destroy(ligi_group *group)

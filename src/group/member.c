@@ -122,14 +122,9 @@ static void take_liveness(ligi_group *group, int64_t liveness_ns)
 
 ligi_told *ligi_member_seat(const ligi_group *group, ligi_role role, uint32_t rank)
 {
-    uint32_t servers = group->join.server_count, workers = group->join.worker_count;
-    if (role == LIGI_SERVER && rank < servers)
-        return &group->seats[rank];
-    if (role == LIGI_WORKER && rank < workers)
-        return &group->seats[(size_t)servers + rank];
-    if (role == LIGI_SCHEDULER && rank == 0)
-        return &group->seats[group->seat_count - 1];
-    return NULL;
+    size_t index =
+        ligi_roster_index(group->join.server_count, group->join.worker_count, role, rank);
+    return index == SIZE_MAX ? NULL : &group->seats[index];
 }
 
 static lig_status take_entry(ligi_group *group, const ligi_group_entry *entry, ligi_told **told)

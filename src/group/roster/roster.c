@@ -17,20 +17,20 @@ struct ligi_pending {
 
 /* --- seats ----------------------------------------------------------------------------------- */
 
-static size_t seat_index(const ligi_roster *roster, ligi_role role, uint32_t rank)
+size_t ligi_roster_index(uint32_t servers, uint32_t workers, ligi_role role, uint32_t rank)
 {
-    if (role == LIGI_SERVER && rank < roster->server_count)
+    if (role == LIGI_SERVER && rank < servers)
         return rank;
-    if (role == LIGI_WORKER && rank < roster->worker_count)
-        return (size_t)roster->server_count + rank;
+    if (role == LIGI_WORKER && rank < workers)
+        return (size_t)servers + rank;
     if (role == LIGI_SCHEDULER && rank == 0)
-        return roster->seat_count - 1;
+        return (size_t)servers + workers;
     return SIZE_MAX;
 }
 
 static ligi_seat *find_seat(const ligi_roster *roster, ligi_role role, uint32_t rank)
 {
-    size_t index = seat_index(roster, role, rank);
+    size_t index = ligi_roster_index(roster->server_count, roster->worker_count, role, rank);
     return index == SIZE_MAX ? NULL : &roster->seats[index];
 }
 

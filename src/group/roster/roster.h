@@ -63,7 +63,7 @@ typedef struct ligi_roster { /* embedded; read directly, change through the call
     int formed; /* all have been present once */
     uint64_t epoch;
     uint64_t probe_number;
-    ligi_seat *seats; /* servers, workers, one scheduler */
+    ligi_seat *seats;
     size_t seat_count;
     ligi_pending *pending;
     size_t pending_count, pending_capacity;
@@ -75,6 +75,9 @@ typedef struct ligi_roster { /* embedded; read directly, change through the call
  * group_size. */
 lig_status ligi_roster_init(ligi_roster *roster, const ligi_group_options *options);
 void ligi_roster_fini(ligi_roster *roster);
+
+/* The order of seats: servers, workers, one scheduler. SIZE_MAX for a seat that does not exist. */
+size_t ligi_roster_index(uint32_t servers, uint32_t workers, ligi_role role, uint32_t rank);
 
 /* `who` identifies a connection; 0 is none. Only NOMEM fails: a refusal is an act. */
 lig_status ligi_roster_join(ligi_roster *roster, uint64_t who, const ligi_join *join,
