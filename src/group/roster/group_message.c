@@ -6,6 +6,12 @@
 #define ENTRY_BYTES_MIN 20
 #define WHY_BYTES_MAX 127
 
+static int has_number(ligi_group_message_kind kind)
+{
+    return kind != LIGI_GROUP_MESSAGE_JOIN && kind != LIGI_GROUP_MESSAGE_RELEASE &&
+           kind != LIGI_GROUP_MESSAGE_BEAT;
+}
+
 /* --- writing --------------------------------------------------------------------------------- */
 
 static void put_welcome(ligi_writer *writer, const ligi_group_message *message)
@@ -21,37 +27,25 @@ void ligi_group_message_put(ligi_writer *writer, const ligi_group_message *messa
 {
     ligi_put_u8(writer, LIGI_GROUP_MESSAGE_VERSION);
     ligi_put_u8(writer, (uint8_t)message->kind);
-    switch (message->kind) {
-    case LIGI_GROUP_MESSAGE_CONFIRM:
-    case LIGI_GROUP_MESSAGE_ANSWER:
-    case LIGI_GROUP_MESSAGE_CANCEL:
-    case LIGI_GROUP_MESSAGE_PROBE:
-    case LIGI_GROUP_MESSAGE_PASS: ligi_put_u64(writer, message->number); break;
-    case LIGI_GROUP_MESSAGE_ARRIVE:
+    if (has_number(message->kind))
         ligi_put_u64(writer, message->number);
+    switch (message->kind) {
+    case LIGI_GROUP_MESSAGE_ARRIVE:
         ligi_put_u32(writer, message->mask);
         ligi_put_u32(writer, message->flags);
         break;
     case LIGI_GROUP_MESSAGE_WAIT:
-    case LIGI_GROUP_MESSAGE_EXPEL:
-        ligi_put_u64(writer, message->number);
-        ligi_put_text(writer, message->text);
-        break;
+    case LIGI_GROUP_MESSAGE_EXPEL: ligi_put_text(writer, message->text); break;
     case LIGI_GROUP_MESSAGE_REFUSE:
     case LIGI_GROUP_MESSAGE_FAIL:
-        ligi_put_u64(writer, message->number);
         ligi_put_u8(writer, (uint8_t)message->status);
         ligi_put_text(writer, message->text);
         break;
     case LIGI_GROUP_MESSAGE_ROSTER:
-        ligi_put_u64(writer, message->number);
         put_welcome(writer, message);
         ligi_put_u32(writer, (uint32_t)message->entry_count);
         break;
-    case LIGI_GROUP_MESSAGE_CHANGE: ligi_put_u64(writer, message->number); break;
-    case LIGI_GROUP_MESSAGE_JOIN:
-    case LIGI_GROUP_MESSAGE_RELEASE:
-    case LIGI_GROUP_MESSAGE_BEAT: break;
+    default: break;
     }
 }
 
@@ -179,36 +173,28 @@ static void get_failure(ligi_reader *reader, ligi_group_message *message)
 /* The part behind the kind; a kind that does not exist fails. */
 static void get_body(ligi_reader *reader, ligi_group_message *message, ligi_join *join)
 {
+    if (has_number(message->kind))
+        message->number = ligi_get_u64(reader);
     switch (message->kind) {
-    case LIGI_GROUP_MESSAGE_JOIN: get_join(reader, join); return;
+    case LIGI_GROUP_MESSAGE_JOIN: get_join(reader, join); break;
     case LIGI_GROUP_MESSAGE_RELEASE:
-    case LIGI_GROUP_MESSAGE_BEAT: return;
+    case LIGI_GROUP_MESSAGE_BEAT:
     case LIGI_GROUP_MESSAGE_CONFIRM:
     case LIGI_GROUP_MESSAGE_ANSWER:
     case LIGI_GROUP_MESSAGE_CANCEL:
     case LIGI_GROUP_MESSAGE_PROBE:
-    case LIGI_GROUP_MESSAGE_PASS:
+    case LIGI_GROUP_MESSAGE_PASS: break;
     case LIGI_GROUP_MESSAGE_ARRIVE:
-    case LIGI_GROUP_MESSAGE_WAIT:
-    case LIGI_GROUP_MESSAGE_EXPEL:
-    case LIGI_GROUP_MESSAGE_REFUSE:
-    case LIGI_GROUP_MESSAGE_FAIL:
-    case LIGI_GROUP_MESSAGE_ROSTER:
-    case LIGI_GROUP_MESSAGE_CHANGE: message->number = ligi_get_u64(reader); break;
-    default: reader->failed = 1; return;
-    }
-    if (message->kind == LIGI_GROUP_MESSAGE_ARRIVE) {
         message->mask = ligi_get_u32(reader);
         message->flags = ligi_get_u32(reader);
-    } else if (message->kind == LIGI_GROUP_MESSAGE_WAIT ||
-               message->kind == LIGI_GROUP_MESSAGE_EXPEL) {
-        get_words(reader, message->text, sizeof message->text);
-    } else if (message->kind == LIGI_GROUP_MESSAGE_REFUSE ||
-               message->kind == LIGI_GROUP_MESSAGE_FAIL) {
-        get_failure(reader, message);
-    } else if (message->kind == LIGI_GROUP_MESSAGE_ROSTER ||
-               message->kind == LIGI_GROUP_MESSAGE_CHANGE) {
-        get_entries(reader, message);
+        break;
+    case LIGI_GROUP_MESSAGE_WAIT:
+    case LIGI_GROUP_MESSAGE_EXPEL: get_words(reader, message->text, sizeof message->text); break;
+    case LIGI_GROUP_MESSAGE_REFUSE:
+    case LIGI_GROUP_MESSAGE_FAIL: get_failure(reader, message); break;
+    case LIGI_GROUP_MESSAGE_ROSTER:
+    case LIGI_GROUP_MESSAGE_CHANGE: get_entries(reader, message); break;
+    default: reader->failed = 1;
     }
 }
 
