@@ -17,7 +17,6 @@
 #define AGE_NS (INT64_MAX / 4)        /* a group rejects LIG_FOREVER */
 #define REASON_NS INT64_C(1000000000) /* a lost link is explained within LIGI_LOSS_GRACE_NS */
 #define MISMATCH_NS INT64_C(2000000000)
-#define LIVENESS_NS INT64_C(10000000000) /* without a group: the group's default */
 
 lig_status ligi_session_init(ligi_session *session, const ligi_session_ops *ops, void *context)
 {
@@ -95,13 +94,7 @@ lig_status ligi_session_open(ligi_session *session, const ligi_session_options *
         ligi_group_fabric(session->transport, options->trusted_fabric, options->any_device);
     LIG_TRY(ligi_net_open(&session->net, &net));
     LIG_TRY(serve_links(session, options));
-    if (options->group.address != NULL || options->group.exchange != NULL)
-        return join_group(session, options);
-    ligi_net_lock(session->net);
-    session->liveness_ns = options->liveness_ns ? options->liveness_ns : LIVENESS_NS;
-    ligi_session_watch(session);
-    ligi_net_unlock(session->net);
-    return LIG_OK;
+    return join_group(session, options);
 }
 
 /* --- calls --- */

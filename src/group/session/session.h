@@ -1,6 +1,5 @@
 /* A module's session with its peers: joining a group, connecting, doubt, loss, barriers, leaving.
- * The mesh and the parameter manager are built on it; a module that accepts peers without a
- * rendezvous uses everything but meet and barrier (ligi_session_open says how).
+ * The mesh and the parameter manager are built on it.
  *
  * What counts as a failure, for every module:
  *   - A peer whose link ends with a goodbye has LEFT. Any other end of the link: it is LOST.
@@ -98,7 +97,7 @@ struct ligi_session {
     ligi_session_peer *peers;
 
     pthread_rwlock_t group_lock; /* written by leave, which takes the group away */
-    ligi_group *group;           /* NULL: not joined yet, left, or without a rendezvous */
+    ligi_group *group;           /* NULL: not joined yet, or left */
     uint64_t group_id;
 
     int64_t liveness_ns;
@@ -115,9 +114,7 @@ struct ligi_session {
 
 typedef struct ligi_session_options { /* borrowed by open */
     ligi_net_options net;             /* group, fabric and background are the session's */
-    /* Without timeout_ns and liveness_ms. address may be "host:port". With neither an address nor
-     * an exchange function there is no rendezvous: peers are found by the module, and silent ones
-     * detected from the start. */
+    /* Without timeout_ns and liveness_ms. address may be "host:port". */
     ligi_group_options group;
     int64_t timeout_ns;             /* of open and meet; 0: one minute; LIG_FOREVER is valid */
     int64_t liveness_ns;            /* 0: the default of a group */

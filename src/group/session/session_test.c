@@ -523,59 +523,6 @@ static void test_second_link_is_refused(void **state)
     close_all(&all);
 }
 
-/* --- without a rendezvous --- */
-
-static void open_alone(one *self, ligi_role role)
-{
-    *self = (one){.options = {.group = {.role = role},
-                              .liveness_ns = LIVENESS_MS * MS,
-                              .transport = "inproc",
-                              .listens = role == LIGI_SERVER}};
-    assert_ok(ligi_session_init(&self->session, &tolerant, self));
-    add_peer(self, role == LIGI_SERVER ? "client" : "server", 1 - role, 0);
-    assert_ok(ligi_session_open(&self->session, &self->options));
-}
-
-static void connect_to(one *client, one *server, int64_t timeout_ns)
-{
-    uint8_t card[LIGI_CARD_BYTES_MAX];
-    ligi_connect to = {.card = card, .card_bytes = sizeof card, .timeout_ns = timeout_ns};
-    if (server)
-        assert_ok(ligi_net_card(server->session.net, NULL, card, &to.card_bytes));
-    else
-        to = (ligi_connect){.address = "inproc:nobody", .timeout_ns = timeout_ns, .retry = 1};
-    ligi_net_lock(client->session.net);
-    assert_ok(ligi_session_connect(&client->peers[0], &to));
-    ligi_net_unlock(client->session.net);
-}
-
-static void test_without_a_rendezvous(void **state)
-{
-    (void)state;
-    one server, client;
-    open_alone(&server, LIGI_SERVER);
-    open_alone(&client, LIGI_WORKER);
-    connect_to(&client, NULL, 100 * MS);
-    await_state(&client, 0, LIGI_LOST, NULL);
-    connect_to(&client, &server, 20 * S);
-    await_state(&client, 0, LIGI_PRESENT, NULL);
-    await_state(&server, 0, LIGI_PRESENT, NULL);
-    assert_int_equal(barrier(&client), LIG_E_CLOSED);
-    ligi_session_disconnect(&client.session, "it has left");
-    await_state(&server, 0, LIGI_LEFT, "client 0 has left: it has left");
-    connect_to(&client, &server, 20 * S); /* and again, now it is silent */
-    await_state(&server, 0, LIGI_PRESENT, NULL);
-    client.mute = 1;
-    await_state(&server, 0, LIGI_LOST, NULL);
-    assert_non_null(strstr(server.peers[0].why, "it has been silent for "));
-    ligi_net_lock(server.session.net);
-    ligi_session_remove(&server.peers[0]);
-    assert_null(server.session.peers);
-    ligi_net_unlock(server.session.net);
-    close_one(&client);
-    close_one(&server);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -588,7 +535,6 @@ int main(void)
         cmocka_unit_test(test_coordinator_ends),
         cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_second_link_is_refused),
-        cmocka_unit_test(test_without_a_rendezvous),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
