@@ -101,3 +101,17 @@ lig_status ligi_plain_folder(int folder_fd, const char *place, const char *name,
     *fd = opened;
     return LIG_OK;
 }
+
+int ligi_plain_write(int fd, const void *data, size_t bytes)
+{
+    for (const char *at = data; bytes > 0;) {
+        ssize_t wrote = write(fd, at, bytes);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0)
+            return -1;
+        at += wrote;
+        bytes -= (size_t)wrote;
+    }
+    return 0;
+}

@@ -1,4 +1,4 @@
-/* Regular files in folders that other users may have created. */
+/* Regular files, also in folders that other users may have created. */
 #ifndef LIGI_PLAIN_H
 #define LIGI_PLAIN_H
 
@@ -18,6 +18,9 @@ lig_status ligi_plain_sole(int fd, const char *place, const char *name);
 
 /* The same for a folder in the folder. */
 lig_status ligi_plain_folder(int folder_fd, const char *place, const char *name, int *fd);
+
+/* Writes all bytes where the descriptor is: 0, or -1 with errno. */
+int ligi_plain_write(int fd, const void *data, size_t bytes);
 
 /* LIG_E_CORRUPT unless the mode is that of a regular file. */
 lig_status ligi_plain_check(mode_t mode, const char *place, const char *name);

@@ -30,18 +30,10 @@ void ligi_trace_recorder_init(ligi_trace_recorder *recorder)
     *recorder = (ligi_trace_recorder){.fd = -1};
 }
 
-static lig_status write_all(int fd, const void *data, size_t bytes)
+static lig_status put(int fd, const void *data, size_t bytes)
 {
-    const uint8_t *at = data;
-    while (bytes > 0) {
-        ssize_t wrote = write(fd, at, bytes);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return ligi_fail_errno(errno, "cannot write the trace");
-        at += wrote;
-        bytes -= (size_t)wrote;
-    }
+    if (ligi_plain_write(fd, data, bytes) != 0)
+        return ligi_fail_errno(errno, "cannot write the trace");
     return LIG_OK;
 }
 
@@ -55,7 +47,7 @@ static lig_status write_header(int fd, const ligi_recorded *whose)
                     .date_ns = ligi_date_ns(),
                     .clock_ns = ligi_now_ns()};
     memcpy(start.magic, LIGI_RECORD_MAGIC, sizeof start.magic);
-    return write_all(fd, &start, sizeof start);
+    return put(fd, &start, sizeof start);
 }
 
 /* The folder may belong to another user: links in it are not followed, and a file with a second
@@ -107,7 +99,7 @@ static void flush(ligi_trace_recorder *recorder)
 {
     size_t bytes = recorder->count * sizeof *recorder->records;
     recorder->count = 0;
-    if (write_all(recorder->fd, recorder->records, bytes) == LIG_OK)
+    if (put(recorder->fd, recorder->records, bytes) == LIG_OK)
         return;
     ligi_log(LIG_LOG_WARNING, "%s; recording stops", lig_error_text());
     close(recorder->fd);

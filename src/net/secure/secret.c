@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/files/plain.h"
 #include "net/secure/secret_file.h"
 #include "net/secure/secret_memory.h"
 
@@ -36,21 +37,6 @@ static lig_status check_size(const char *path, size_t bytes)
                     path, bytes, LIG_SECRET_LEAST, LIG_SECRET_MOST);
 }
 
-static lig_status write_all(int fd, const char *path, const void *data, size_t bytes)
-{
-    const char *at = data;
-    while (bytes > 0) {
-        ssize_t written = write(fd, at, bytes);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return ligi_fail_errno(errno, "cannot write secret file %s", path);
-        at += written;
-        bytes -= (size_t)written;
-    }
-    return LIG_OK;
-}
-
 lig_status lig_secret_write(const char *path, const void *secret, size_t bytes)
 {
     LIG_TRY(check_size(path, bytes));
@@ -59,9 +45,9 @@ lig_status lig_secret_write(const char *path, const void *secret, size_t bytes)
         return lig_fail(LIG_E_EXISTS, "secret file %s already exists: remove it, or use it", path);
     if (fd < 0)
         return ligi_fail_errno(errno, "cannot create secret file %s", path);
-    lig_status status = write_all(fd, path, secret, bytes);
-    if (status == LIG_OK)
-        status = write_all(fd, path, "\n", 1);
+    lig_status status = LIG_OK;
+    if (ligi_plain_write(fd, secret, bytes) != 0 || ligi_plain_write(fd, "\n", 1) != 0)
+        status = ligi_fail_errno(errno, "cannot write secret file %s", path);
     if (close(fd) != 0 && status == LIG_OK)
         status = ligi_fail_errno(errno, "cannot write secret file %s", path);
     if (status != LIG_OK)
