@@ -174,8 +174,6 @@ static lig_status land_in_memory(ligi_client_call *call, const ligi_served_head 
         memcpy(call->memory, head->body, inside);
     call->reply = call->memory;
     call->reply_bytes = head->body_bytes;
-    call->reply_data = call->memory + head->body_bytes;
-    call->reply_data_bytes = inside + payload - head->body_bytes;
     call->landing = (struct iovec){call->memory + inside, payload};
     if (payload)
         *landing = (ligi_landing){&call->landing, 1, NULL};
@@ -328,7 +326,7 @@ static void forget_reply(ligi_client_call *call)
     call->arriving = NULL;
     free(call->memory);
     call->memory = NULL;
-    call->reply = call->reply_data = NULL;
+    call->reply = NULL;
     call->id = 0;
     call->done_number = 0;
     call->accepted = 0;

@@ -29,8 +29,6 @@ struct ligi_client_call {
     /* The reply, after LIG_OK. */
     const uint8_t *reply; /* the body */
     size_t reply_bytes;
-    const uint8_t *reply_data;
-    uint64_t reply_data_bytes;
     uint64_t version;
 
     /* Messages of the server's while the request is under way; under the lock of the net. */
