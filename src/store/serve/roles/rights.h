@@ -8,8 +8,6 @@
 /* 1 if the role may use the operation at all. An operation without an entry is denied to all
  * roles. */
 int ligi_rights_has(const ligi_served_role *role, uint32_t op);
-/* 1 if the table has a line for the operation, which may grant it to no role. For tests. */
-int ligi_rights_listed(uint32_t op);
 /* 1 if the role sees only the models below a prefix. */
 int ligi_served_role_is_limited(const ligi_served_role *role);
 
