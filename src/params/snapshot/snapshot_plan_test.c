@@ -1,6 +1,7 @@
 #include "params/snapshot/snapshot_plan.h"
 
 #include "base/test.h"
+#include "params/rows/table_state.h"
 #include "params/snapshot/snapshot_message.h"
 #include "params/tables/table_info.h"
 
@@ -103,13 +104,13 @@ static void test_bodies(void **state)
     ligi_snapshot_plan *plan = calloc(1, sizeof *plan);
     assert_ok(ligi_params_snapshot_plan_init(plan, tables));
     for (ligi_entry entry = 49990; entry < 50000 + UNEQUAL; entry++) {
-        uint32_t table = ligi_tables_table_of(tables, entry);
+        uint32_t table = ligi_tables_slab(tables, entry)->table;
         uint32_t length = ligi_tables_length(tables, entry);
         size_t bytes = ligi_tables_body_bytes(tables, entry);
         assert_int_equal(ligi_params_snapshot_body(plan, table, length), bytes);
         if (table == 0)
             continue;
-        size_t at = ligi_tables_state_at(tables, entry);
+        size_t at = ligi_tables_slab(tables, entry)->state_at;
         assert_int_equal(ligi_params_snapshot_column_at(plan, &plan->column[2], length), at);
         assert_int_equal(ligi_params_snapshot_column_at(plan, &plan->column[3], length),
                          at + length * 4);

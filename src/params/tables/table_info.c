@@ -88,11 +88,6 @@ uint32_t ligi_tables_length(const ligi_tables *tables, ligi_entry entry)
     return ligi_tables_slab(tables, entry)->length;
 }
 
-uint32_t ligi_tables_table_of(const ligi_tables *tables, ligi_entry entry)
-{
-    return ligi_tables_slab(tables, entry)->table;
-}
-
 int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry)
 {
     return tables->hashed ? tables->key_index.keys[entry] : (int64_t)entry;
@@ -132,16 +127,6 @@ int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry)
 size_t ligi_tables_body_bytes(const ligi_tables *tables, ligi_entry entry)
 {
     return ligi_tables_slab(tables, entry)->body_bytes;
-}
-
-size_t ligi_tables_state_at(const ligi_tables *tables, ligi_entry entry)
-{
-    return ligi_tables_slab(tables, entry)->state_at;
-}
-
-uint64_t ligi_tables_state_count(const ligi_tables *tables, ligi_entry entry)
-{
-    return ligi_tables_slab(tables, entry)->state_count;
 }
 
 uint32_t ligi_tables_state_element_bytes(const ligi_tables *tables)

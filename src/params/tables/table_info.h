@@ -24,7 +24,6 @@ int ligi_tables_replicable(const ligi_tables *tables, ligi_entry entry);
 /* The length of all rows of all tables, or 0 when they differ. */
 uint32_t ligi_tables_uniform(const ligi_tables *tables);
 uint32_t ligi_tables_length(const ligi_tables *tables, ligi_entry entry);
-uint32_t ligi_tables_table_of(const ligi_tables *tables, ligi_entry entry);
 int64_t ligi_tables_key(const ligi_tables *tables, ligi_entry entry);
 /* Without an entry, for any number: -1 and 0 for an invalid key. */
 int ligi_tables_table_of_key(const ligi_tables *tables, int64_t key);
@@ -36,10 +35,6 @@ int ligi_tables_known(const ligi_tables *tables, int64_t key, ligi_entry *entry)
  * up to a multiple of 8 and its state. State is in the row's type, float32 for bfloat16: Adagrad
  * sum[length]; rowwise sum[1]; Adam mean[length], square[length], step[1]. */
 size_t ligi_tables_body_bytes(const ligi_tables *tables, ligi_entry entry);
-size_t ligi_tables_state_at(const ligi_tables *tables,
-                            ligi_entry entry); /* its offset in the body */
-uint64_t ligi_tables_state_count(const ligi_tables *tables,
-                                 ligi_entry entry); /* elements; 0: none */
 uint32_t ligi_tables_state_element_bytes(const ligi_tables *tables);
 /* What a replica sends: length + state_count elements of the state's type (integers: of the row's
  * type). */

@@ -1,3 +1,4 @@
+#include "params/rows/table_state.h"
 #include "params/tables/row_access.h"
 #include "params/tables/row_install.h"
 #include "params/tables/row_location.h"
@@ -134,7 +135,7 @@ static void hashed_keys(void **state)
     assert_int_equal(ligi_tables_entry_count(tables), 3);
     assert_true(ligi_tables_known(tables, second | 5, &entry));
     assert_int_equal(ligi_tables_key(tables, entry), second | 5);
-    assert_int_equal(ligi_tables_table_of(tables, entry), 1);
+    assert_int_equal(ligi_tables_slab(tables, entry)->table, 1);
     assert_status(ligi_tables_resolve(tables, batch_of(&room, third, 2, sums), &elements),
                   LIG_E_LIMIT);
     assert_says("'b' is full: key_count is 2");
@@ -169,7 +170,7 @@ static void has_long_rows(void **state)
         assert_int_equal(elements, 2 * length + (1u << 26) + 3);
         assert_int_equal(ligi_tables_length(tables, 1), length);
         assert_int_equal(ligi_tables_length(tables, 2), 3);
-        assert_int_equal(ligi_tables_state_count(tables, 1), states[kind]);
+        assert_int_equal(ligi_tables_slab(tables, 1)->state_count, states[kind]);
         assert_int_equal(ligi_tables_body_bytes(tables, 1), 8 * (length + states[kind]));
         assert_int_equal(ligi_tables_delta_bytes(tables, 1), 8 * (length + states[kind]));
         assert_int_equal(ligi_tables_body_bytes_max(tables), 8 * (length + states[kind]));

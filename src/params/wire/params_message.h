@@ -85,10 +85,8 @@ typedef enum ligi_sync_item_kind {
     LIGI_ITEM_HERE = 8,      /* LOCATION */
 } ligi_sync_item_kind;
 
-/* Flags. ROW: its body (RELOCATED, REPLICA, FRESH) or delta (DELTA) is in the payload; WIDE: it
- * has an optimizer's state. */
+/* A flag: its body (RELOCATED, REPLICA, FRESH) or delta (DELTA) is in the payload. */
 #define LIGI_ITEM_ROW 1u
-#define LIGI_ITEM_WIDE 2u
 
 typedef struct ligi_sync_item {
     int64_t key;
