@@ -93,9 +93,7 @@ static PyObject *run(PyObject *object, enum action action, PyObject *name,
     status = act(self, action, set, batch);
     PyThread_release_lock(self->lock);
     Py_END_ALLOW_THREADS
-    if (status != LIG_OK)
-        return ligi_py_raise(state, status);
-    Py_RETURN_NONE;
+    return ligi_py_none(state, status);
 }
 
 static PyObject *checkpoint_save(PyObject *object, PyObject *args)
@@ -198,10 +196,7 @@ static PyObject *credential_set(PyObject *module, PyObject *arguments)
     const char *name, *value;
     if (!PyArg_ParseTuple(arguments, "sz:credential_set", &name, &value))
         return NULL;
-    lig_status status = lig_credential_set(name, value);
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(module), status);
-    Py_RETURN_NONE;
+    return ligi_py_none(ligi_py_state_of(module), lig_credential_set(name, value));
 }
 
 static PyObject *backends(PyObject *module, PyObject *unused)

@@ -48,6 +48,13 @@ PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status)
     return raise_text(state, status, lig_error_text(), lig_error_number());
 }
 
+PyObject *ligi_py_none(const ligi_py_state *state, lig_status status)
+{
+    if (status != LIG_OK || PyErr_Occurred())
+        return ligi_py_raise(state, status);
+    Py_RETURN_NONE;
+}
+
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
 {
     char text[1024];

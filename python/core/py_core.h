@@ -28,6 +28,8 @@ ligi_py_state *ligi_py_state_of(PyObject *module_or_instance);
  * thread that failed, with the GIL. An exception that is already set, by a signal that
  * interrupted the call, is kept. */
 PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
+/* None for LIG_OK; otherwise, or if an exception is set, the same. */
+PyObject *ligi_py_none(const ligi_py_state *state, lig_status status);
 
 /* Raises `status` with the given text; returns NULL. With a NULL state it is a RuntimeError. */
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)

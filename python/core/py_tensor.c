@@ -501,9 +501,7 @@ static PyObject *follow(PyObject *module, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = lig_memory_follow(LIG_MEMORY_CUDA, device, (void *)(uintptr_t)stream);
     Py_END_ALLOW_THREADS
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(module), status);
-    Py_RETURN_NONE;
+    return ligi_py_none(ligi_py_state_of(module), status);
 }
 
 static PyObject *dtype_names(PyObject *module, PyObject *unused)

@@ -35,11 +35,7 @@ void ligi_py_mesh_leave(PyObject *object)
 PyObject *ligi_py_mesh_finish(PyObject *object, lig_status status)
 {
     ligi_py_mesh_leave(object);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
+    return ligi_py_none(ligi_py_state_of(object), status);
 }
 
 PyObject *ligi_py_late(const ligi_py_state *state, int64_t timeout_ns)
@@ -132,8 +128,7 @@ static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (secret.obj)
         PyBuffer_Release(&secret);
     if (status != LIG_OK) {
-        if (!PyErr_Occurred())
-            ligi_py_raise(state, status);
+        ligi_py_raise(state, status);
         return -1;
     }
     self->worker_count = options.worker_count;
@@ -273,9 +268,7 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
     ligi_py_mesh_leave(object);
     if (status == LIG_E_TIMEOUT)
         return ligi_py_late(ligi_py_state_of(object), whole);
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
+    return ligi_py_none(ligi_py_state_of(object), status);
 }
 
 static PyObject *mesh_done(PyObject *object, PyObject *number)
@@ -354,12 +347,7 @@ static PyObject *mesh_barrier(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = lig_mesh_barrier(mesh, with, timeout_ns);
     Py_END_ALLOW_THREADS
-    ligi_py_mesh_leave(object);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
+    return ligi_py_mesh_finish(object, status);
 }
 
 lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left)

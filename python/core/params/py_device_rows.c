@@ -102,13 +102,6 @@ static PyObject *rows_find(PyObject *object, PyObject *args)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
 
-static PyObject *finish(PyObject *object, lig_status status)
-{
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
-}
-
 static PyObject *rows_sum(PyObject *object, PyObject *args)
 {
     const device_rows *self = (device_rows *)object;
@@ -120,7 +113,7 @@ static PyObject *rows_sum(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = lig_device_rows_sum(&self->rows, self->device, stream, &batch);
     Py_END_ALLOW_THREADS
-    return finish(object, status);
+    return ligi_py_none(ligi_py_state_of(object), status);
 }
 
 static PyObject *rows_step(PyObject *object, PyObject *args)
@@ -143,7 +136,7 @@ static PyObject *rows_step(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS
     status = lig_device_rows_step(&self->rows, self->device, stream, &batch);
     Py_END_ALLOW_THREADS
-    return finish(object, status);
+    return ligi_py_none(ligi_py_state_of(object), status);
 }
 
 static PyMethodDef methods[] = {

@@ -121,8 +121,7 @@ static int open_params(ligi_py_params *self, const lig_params_options *options)
     status = lig_params_open(&params, options);
     Py_END_ALLOW_THREADS
     if (status != LIG_OK) {
-        if (!PyErr_Occurred())
-            ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
+        ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
         return -1;
     }
     self->params = params;
@@ -200,11 +199,7 @@ static void params_dealloc(PyObject *object)
 static PyObject *ended(PyObject *object, lig_status status)
 {
     ligi_py_params_leave(object);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status != LIG_OK)
-        return ligi_py_raise(ligi_py_state_of(object), status);
-    Py_RETURN_NONE;
+    return ligi_py_none(ligi_py_state_of(object), status);
 }
 
 static PyObject *params_shutdown(PyObject *object, PyObject *timeout)

@@ -96,7 +96,7 @@ static PyObject *settle(PyObject *object, movement *rows, lig_status status, int
         status = ligi_py_worker_await(object, rows->ticket, LIG_FOREVER);
     if (PyErr_Occurred() || status != LIG_OK) {
         Py_XDECREF(number);
-        return PyErr_Occurred() ? NULL : ligi_py_raise(self->state, status);
+        return ligi_py_raise(self->state, status);
     }
     if (fills && (ligi_py_flat_written(&rows->values) < 0 ||
                   (fills == 2 && ligi_py_flat_written(&rows->keys) < 0))) {

@@ -203,9 +203,7 @@ static PyObject *ended(PyObject *object, lig_status status, int64_t timeout_ns)
         return NULL;
     if (status == LIG_E_TIMEOUT && timeout_ns >= 0)
         return ligi_py_late(state, timeout_ns);
-    if (status != LIG_OK)
-        return ligi_py_raise(state, status);
-    Py_RETURN_NONE;
+    return ligi_py_none(state, status);
 }
 
 /* The error text belongs to this thread and is read before anything else is called. */

@@ -34,9 +34,7 @@ static void leave(ligi_py_store *self)
 
 PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
 {
-    PyObject *result = status == LIG_OK && !PyErr_Occurred()
-                           ? Py_NewRef(Py_None)
-                           : ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
+    PyObject *result = ligi_py_none(ligi_py_state_of((PyObject *)self), status);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     leave(self);
