@@ -230,8 +230,7 @@ static PyObject *store_aliases(PyObject *object, PyObject *unused)
     }
     if (!store)
         return NULL;
-    PyObject *result =
-        dict ? ligi_py_store_finish(self, status == LIG_E_NOTFOUND ? LIG_OK : status) : NULL;
+    PyObject *result = ligi_py_store_finish(self, status == LIG_E_NOTFOUND ? LIG_OK : status);
     if (!result)
         Py_CLEAR(dict);
     Py_XDECREF(result);
