@@ -406,15 +406,8 @@ static PyObject *store_check(PyObject *object, PyObject *args)
 static PyObject *store_shutdown_server(PyObject *object, PyObject *unused)
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    lig_store *store = ligi_py_store_enter(self);
-    lig_status status;
     (void)unused;
-    if (!store)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS;
-    status = lig_store_shutdown_server(store);
-    Py_END_ALLOW_THREADS;
-    return ligi_py_store_finish(self, status);
+    RUN(self, lig_store_shutdown_server(store));
 }
 
 static PyObject *store_compact(PyObject *object, PyObject *unused)
