@@ -63,9 +63,7 @@ static PyObject *batch_addresses(PyObject *object, PyObject *unused)
     PyObject *list = PyList_New((Py_ssize_t)self->count);
     for (size_t i = 0; list && i < self->count; i++) {
         const lig_tensor *tensor = &self->tensors[i];
-        PyObject *address = PyLong_FromVoidPtr(tensor->bytes ? tensor->data : NULL);
-        if (!address || PyList_SetItem(list, (Py_ssize_t)i, address) < 0)
-            Py_CLEAR(list);
+        ligi_py_put_item(&list, i, PyLong_FromVoidPtr(tensor->bytes ? tensor->data : NULL));
     }
     return list;
 }
@@ -75,11 +73,8 @@ static PyObject *batch_sizes(PyObject *object, PyObject *unused)
     ligi_py_batch *self = (ligi_py_batch *)object;
     (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->count);
-    for (size_t i = 0; list && i < self->count; i++) {
-        PyObject *bytes = PyLong_FromUnsignedLongLong(self->tensors[i].bytes);
-        if (!bytes || PyList_SetItem(list, (Py_ssize_t)i, bytes) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < self->count; i++)
+        ligi_py_put_item(&list, i, PyLong_FromUnsignedLongLong(self->tensors[i].bytes));
     return list;
 }
 

@@ -124,25 +124,25 @@ static int64_t duration(const ligi_py_state *state, PyObject *number, const char
     return value * unit_ns > 9e18 ? LIG_FOREVER : (int64_t)(value * unit_ns);
 }
 
+void ligi_py_put_item(PyObject **list, size_t index, PyObject *item)
+{
+    if (!item || PyList_SetItem(*list, (Py_ssize_t)index, item) < 0)
+        Py_CLEAR(*list);
+}
+
 PyObject *ligi_py_i64_list(const int64_t *numbers, size_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, PyLong_FromLongLong(numbers[i]));
     return list;
 }
 
 PyObject *ligi_py_u64_list(const uint64_t *numbers, size_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *number = PyLong_FromUnsignedLongLong(numbers[i]);
-        if (!number || PyList_SetItem(list, (Py_ssize_t)i, number) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, PyLong_FromUnsignedLongLong(numbers[i]));
     return list;
 }
 

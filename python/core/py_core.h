@@ -45,6 +45,10 @@ const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const cha
 /* A whole number of 64 bits; -1 with an exception. */
 int64_t ligi_py_whole(const ligi_py_state *state, PyObject *number);
 
+/* Sets an item of a new list, which takes the reference; without an item (NULL) or on failure the
+ * list is dropped: *list becomes NULL. */
+void ligi_py_put_item(PyObject **list, size_t index, PyObject *item);
+
 /* Numbers as ints; NULL with an exception. */
 PyObject *ligi_py_i64_tuple(const int64_t *numbers, size_t count);
 PyObject *ligi_py_i64_list(const int64_t *numbers, size_t count);

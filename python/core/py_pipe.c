@@ -198,22 +198,16 @@ static int put(PyObject *into, const char *key, PyObject *value)
 static PyObject *wholes(const uint32_t *values, size_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *item = PyLong_FromUnsignedLong(values[i]);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, PyLong_FromUnsignedLong(values[i]));
     return list;
 }
 
 static PyObject *numbers(const double *values, size_t count)
 {
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *item = PyFloat_FromDouble(values[i]);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, PyFloat_FromDouble(values[i]));
     return list;
 }
 
@@ -393,10 +387,9 @@ static PyObject *event_list(const lig_pipe_event *events, size_t count)
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (size_t i = 0; list && i < count; i++) {
         const lig_pipe_event *e = &events[i];
-        PyObject *item = Py_BuildValue("(IIIIdd)", e->device, e->stage, e->microbatch, e->work,
-                                       e->begin_ms, e->end_ms);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
+        ligi_py_put_item(&list, i,
+                         Py_BuildValue("(IIIIdd)", e->device, e->stage, e->microbatch, e->work,
+                                       e->begin_ms, e->end_ms));
     }
     return list;
 }

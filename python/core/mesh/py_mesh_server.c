@@ -55,8 +55,7 @@ static PyObject *tensors_of(const ligi_py_state *state, const lig_tensor *tensor
         PyObject *item = shape ? Py_BuildValue("OiO", memory, (int)tensors[i].dtype, shape) : NULL;
         Py_XDECREF(memory);
         Py_XDECREF(shape);
-        if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
-            Py_CLEAR(list);
+        ligi_py_put_item(&list, i, item);
     }
     return list;
 }

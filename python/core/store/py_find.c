@@ -67,11 +67,8 @@ static PyObject *match_layers(PyObject *object, void *unused)
     const lig_match *self = ((match *)object)->match;
     (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->layer_count);
-    for (size_t i = 0; list && i < self->layer_count; i++) {
-        PyObject *index = PyLong_FromUnsignedLong(self->layers[i]);
-        if (!index || PyList_SetItem(list, (Py_ssize_t)i, index) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < self->layer_count; i++)
+        ligi_py_put_item(&list, i, PyLong_FromUnsignedLong(self->layers[i]));
     return list;
 }
 
@@ -82,11 +79,11 @@ static PyObject *match_tensors(PyObject *object, void *unused)
     PyObject *list = PyList_New((Py_ssize_t)self->tensor_count);
     for (size_t i = 0; list && i < self->tensor_count; i++) {
         const char *name = self->tensors[i].name;
-        PyObject *pair = Py_BuildValue(
-            "Nn", PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "backslashreplace"),
-            (Py_ssize_t)self->tensors[i].stored);
-        if (!pair || PyList_SetItem(list, (Py_ssize_t)i, pair) < 0)
-            Py_CLEAR(list);
+        ligi_py_put_item(
+            &list, i,
+            Py_BuildValue("Nn",
+                          PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "backslashreplace"),
+                          (Py_ssize_t)self->tensors[i].stored));
     }
     return list;
 }
@@ -185,11 +182,8 @@ static PyObject *matches_list(const ligi_py_state *state, lig_match **list, size
     *all = (matches){list, count};
     ligi_py_region *region = ligi_py_region_create(all, drop_matches);
     PyObject *result = region ? PyList_New((Py_ssize_t)count) : NULL;
-    for (size_t i = 0; result && i < count; i++) {
-        PyObject *one = match_new(state, region, list[i]);
-        if (!one || PyList_SetItem(result, (Py_ssize_t)i, one) < 0)
-            Py_CLEAR(result);
-    }
+    for (size_t i = 0; result && i < count; i++)
+        ligi_py_put_item(&result, i, match_new(state, region, list[i]));
     ligi_py_region_drop(region);
     return result;
 }

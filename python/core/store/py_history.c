@@ -14,19 +14,6 @@ static void drop_lineage(void *lineage)
     lig_lineage_destroy(lineage);
 }
 
-static PyObject *models_list(const ligi_py_state *state, lig_model *const *models, size_t count,
-                             ligi_py_region *region)
-{
-    PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        ligi_py_region_hold(region);
-        PyObject *model = ligi_py_model_new(state, models[i], region, 0, 1);
-        if (!model || PyList_SetItem(list, (Py_ssize_t)i, model) < 0)
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
 /* The model and its family, of one version. */
 static lig_status find_family(lig_store *store, const ligi_py_version *version, lig_model **model,
                               lig_lineage **lineage)
@@ -45,11 +32,12 @@ static PyObject *family_tuple(const ligi_py_state *state, lig_model *model, lig_
 {
     PyObject *mine = ligi_py_model_own(state, model);
     ligi_py_region *region = ligi_py_region_create(lineage, drop_lineage);
-    PyObject *ancestors =
-        mine && region ? models_list(state, lineage->ancestors, lineage->ancestor_count, region)
-                       : NULL;
+    PyObject *ancestors = mine && region ? ligi_py_models_list(state, lineage->ancestors,
+                                                               lineage->ancestor_count, region)
+                                         : NULL;
     PyObject *children =
-        ancestors ? models_list(state, lineage->children, lineage->child_count, region) : NULL;
+        ancestors ? ligi_py_models_list(state, lineage->children, lineage->child_count, region)
+                  : NULL;
     PyObject *all = children ? PyTuple_Pack(3, mine, ancestors, children) : NULL;
     Py_XDECREF(mine);
     Py_XDECREF(ancestors);

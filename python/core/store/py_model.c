@@ -104,11 +104,8 @@ static PyObject *model_names(PyObject *object, PyObject *unused)
     const lig_model *self = of(object);
     size_t count = self->tensors ? self->tensor_count : 0;
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *name = text(self->tensors[i].tensor.name);
-        if (!name || PyList_SetItem(list, (Py_ssize_t)i, name) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, text(self->tensors[i].tensor.name));
     return list;
 }
 
@@ -160,11 +157,8 @@ static PyObject *model_tensors(PyObject *object, PyObject *unused)
     const lig_model *self = of(object);
     size_t count = self->tensors ? self->tensor_count : 0;
     PyObject *list = PyList_New((Py_ssize_t)count);
-    for (size_t i = 0; list && i < count; i++) {
-        PyObject *tuple = stored_tuple(object, &self->tensors[i]);
-        if (!tuple || PyList_SetItem(list, (Py_ssize_t)i, tuple) < 0)
-            Py_CLEAR(list);
-    }
+    for (size_t i = 0; list && i < count; i++)
+        ligi_py_put_item(&list, i, stored_tuple(object, &self->tensors[i]));
     return list;
 }
 

@@ -142,6 +142,17 @@ static PyObject *store_model(PyObject *object, PyObject *which)
     return result ? ligi_py_model_own(state, model) : NULL;
 }
 
+PyObject *ligi_py_models_list(const ligi_py_state *state, lig_model *const *models, size_t count,
+                              ligi_py_region *region)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; i++) {
+        ligi_py_region_hold(region);
+        ligi_py_put_item(&list, i, ligi_py_model_new(state, models[i], region, 0, 1));
+    }
+    return list;
+}
+
 typedef struct models { /* one allocation of the library behind many Model objects */
     lig_model **models;
     size_t count;
@@ -163,13 +174,7 @@ static PyObject *models_list(const ligi_py_state *state, lig_model **list, size_
     }
     *all = (models){list, count};
     ligi_py_region *region = ligi_py_region_create(all, drop_models);
-    PyObject *result = region ? PyList_New((Py_ssize_t)count) : NULL;
-    for (size_t i = 0; result && i < count; i++) {
-        ligi_py_region_hold(region);
-        PyObject *model = ligi_py_model_new(state, list[i], region, 0, 1);
-        if (!model || PyList_SetItem(result, (Py_ssize_t)i, model) < 0)
-            Py_CLEAR(result);
-    }
+    PyObject *result = region ? ligi_py_models_list(state, list, count, region) : NULL;
     ligi_py_region_drop(region);
     return result;
 }

@@ -35,6 +35,10 @@ int ligi_py_check_signals(void *context);
 /* A Model that owns its description (taken over, also on failure). */
 PyObject *ligi_py_model_own(const ligi_py_state *state, lig_model *model);
 
+/* Models whose descriptions the region holds. */
+PyObject *ligi_py_models_list(const ligi_py_state *state, lig_model *const *models, size_t count,
+                              ligi_py_region *region);
+
 /* Methods of Store (py_ref.c, py_save.c). */
 PyObject *ligi_py_store_resolve(PyObject *store, PyObject *which);
 PyObject *ligi_py_store_save(PyObject *store, PyObject *args);
