@@ -7,7 +7,6 @@
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define DEFAULT_SHARD_BYTES (UINT64_C(5) << 30)
 

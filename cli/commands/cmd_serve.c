@@ -3,7 +3,6 @@
 
 #include <ligament/serve.h>
 
-#include <errno.h>
 #include <malloc.h>
 #include <math.h>
 #include <pthread.h>

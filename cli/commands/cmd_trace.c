@@ -4,7 +4,6 @@
 #include "formats/json.h"
 #include "formats/trace_file.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "formats/json.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* --- output ---------------------------------------------------------------------------------- */
 

@@ -3,7 +3,6 @@
 #include "formats/json.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static void put_maps(cli_json_writer *writer, const lig_model *model)
 {

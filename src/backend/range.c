@@ -1,7 +1,6 @@
 #include "backend/range.h"
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "tensor/memory.h"
 
 #include <inttypes.h>

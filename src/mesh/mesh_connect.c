@@ -3,7 +3,6 @@
 #include "mesh/mesh_connect.h"
 
 #include "base/boot.h"
-#include "base/clock.h"
 #include "group/group_info.h"
 #include "group/session/session_peer.h"
 #include "mesh/device/device_flags.h"

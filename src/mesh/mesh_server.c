@@ -12,7 +12,6 @@
 #include "tensor/memory.h"
 #include "tensor/tensor.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
 #include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
 
-#include "base/clock.h"
 #include "group/session/session_peer.h"
 #include "net/link/link_receive.h"
 #include "net/link/link_send.h"

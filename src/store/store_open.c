@@ -1,5 +1,4 @@
 #include "backend/registry.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/uri/uri.h"

@@ -1,7 +1,5 @@
 #include "tensor/stride.h"
 
-#include "tensor/memory.h"
-
 #include <string.h>
 
 /* A walk over the elements of a strided tensor in row-major order. The innermost contiguous

@@ -1,7 +1,5 @@
 #include "params/py_params.h"
 
-#include <string.h>
-
 /* --- the handle --- */
 
 /* NULL before it was opened. */

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 
 lig_status ligi_engine_random(void *bytes, size_t count)

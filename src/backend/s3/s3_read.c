@@ -4,7 +4,6 @@
 
 #include "backend/s3/client/s3_requests.h"
 #include "backend/s3/s3_names.h"
-#include "base/clock.h"
 
 #define GAP_BYTES_MAX (UINT64_C(128) << 10) /* cheaper to read than another request */
 

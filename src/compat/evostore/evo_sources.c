@@ -3,7 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 void ligi_evo_sources_init(ligi_evo_sources *sources, ligi_evo_state *state)
 {

@@ -7,7 +7,6 @@
 #include "mesh/mesh_worker.h"
 #include "tensor/cuda/cuda_work.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

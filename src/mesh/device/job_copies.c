@@ -6,7 +6,6 @@
 #include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

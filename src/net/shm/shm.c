@@ -8,7 +8,6 @@
 #include "net/shm/shm_send.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 #include "net/shm/shm_receive.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "net/link/link.h"
 #include "net/link/link_receive.h"

@@ -1,7 +1,6 @@
 #include "net/ucx/ucx.h"
 #include "net/ucx/ucx_send.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/random.h>
 

@@ -3,7 +3,6 @@
 #include "net/ucx/ucx_receive.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "net/ucx/ucx.h"

@@ -6,8 +6,6 @@
 #include "params/tables/row_access.h"
 #include "params/tables/table_info.h"
 
-#include <string.h>
-
 uint32_t lig_params_rank(const lig_params *node)
 {
     return node->rank;

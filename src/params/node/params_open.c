@@ -2,7 +2,6 @@
 
 #include "params/state/node.h"
 
-#include "base/clock.h"
 #include "params/node/node_connect.h"
 #include "params/node/node_leave.h"
 #include "params/requests/request_complete.h"
@@ -13,7 +12,6 @@
 #include "params/tables/table_info.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define MINUTE_NS INT64_C(60000000000)
 

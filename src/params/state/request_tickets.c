@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 void ligi_params_tickets_init(ligi_request_tickets *tickets, int64_t first)
 {

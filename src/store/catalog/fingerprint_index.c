@@ -2,8 +2,6 @@
 
 #include "base/error.h"
 
-#include <string.h>
-
 enum { PREFIX_BYTES = 9 };
 
 ligi_hash128 ligi_fingerprint(const void *secret, const uint64_t *hashes, uint64_t bytes)

@@ -2,8 +2,6 @@
 
 #include "base/error.h"
 
-#include <string.h>
-
 static void put_blob(ligi_writer *writer, const void *data, size_t bytes)
 {
     ligi_put_varint(writer, bytes);

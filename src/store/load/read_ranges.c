@@ -6,7 +6,6 @@
 #include "tensor/memory.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define WARM_BYTES (UINT64_C(1) << 20) /* smaller reads take negligible time */
 

@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Retries for a model that is replaced repeatedly while it is read: the number is bounded. */
 enum { READ_TRIES = 100 };

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/log.h"
 
 #include <dirent.h>
 #include <errno.h>

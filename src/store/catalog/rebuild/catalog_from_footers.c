@@ -1,7 +1,6 @@
 #include "store/catalog/rebuild/catalog_from_footers.h"
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "store/catalog/fingerprint_index.h"
