@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -38,6 +39,17 @@ int ligi_boot_id(uint8_t id[16])
         return 1;
     memset(id, 0, 16);
     return 0;
+}
+
+lig_status ligi_random(void *out, size_t bytes)
+{
+    ssize_t got;
+    do
+        got = getrandom(out, bytes, 0);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 || (size_t)got != bytes)
+        return ligi_fail_errno(got < 0 ? errno : EIO, "getrandom failed");
+    return LIG_OK;
 }
 
 lig_status ligi_fork_mark_create(uint8_t **mark)

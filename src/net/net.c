@@ -12,12 +12,10 @@
 #include "net/transport_list.h"
 #include "net/transport_load.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 static const ligi_host host_functions = {
@@ -161,7 +159,7 @@ static lig_status take_options(ligi_net *net, const ligi_net_options *given)
 /* If the host has no boot id, no peer is assumed to be on the same host. */
 static void set_boot_id(uint8_t id[16])
 {
-    if (!ligi_boot_id(id) && getrandom(id, 16, 0) != 16)
+    if (!ligi_boot_id(id) && ligi_random(id, 16) != LIG_OK)
         memset(id, 0, 16);
 }
 
@@ -197,9 +195,7 @@ lig_status ligi_net_open(ligi_net **net, const ligi_net_options *options)
     pthread_mutex_init(&made->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
     set_boot_id(made->boot_id);
-    lig_status status = LIG_OK;
-    if (getrandom(made->net_id, sizeof made->net_id, 0) != (ssize_t)sizeof made->net_id)
-        status = ligi_fail_errno(errno, "getrandom failed");
+    lig_status status = ligi_random(made->net_id, sizeof made->net_id);
     if (status == LIG_OK)
         status = ligi_fork_mark_create(&made->here);
     if (status == LIG_OK)

@@ -1,4 +1,5 @@
 #include "backend/registry.h"
+#include "base/boot.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/uri/uri.h"
@@ -10,22 +11,9 @@
 #include "store/save/save_async.h"
 #include "store/serve/client/client_open.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-static lig_status random_bytes(void *out, size_t bytes)
-{
-    ssize_t got;
-    do
-        got = getrandom(out, bytes, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0 || (size_t)got != bytes)
-        return ligi_fail_errno(got < 0 ? errno : EIO, "getrandom failed");
-    return LIG_OK;
-}
 
 /* A path goes to the backend as the rest of a URI: what has a meaning there is escaped. */
 static lig_status config_of_path(const char *path, const char *query, char **config)
@@ -150,8 +138,8 @@ static lig_status make_header(first_commit *self)
         memcpy(self->header.secret, known.secret, sizeof self->header.secret);
         self->header.next_id = ligi_footers_next_id(self->footers);
     } else {
-        LIG_TRY(random_bytes(self->header.uuid, sizeof self->header.uuid));
-        LIG_TRY(random_bytes(self->header.secret, sizeof self->header.secret));
+        LIG_TRY(ligi_random(self->header.uuid, sizeof self->header.uuid));
+        LIG_TRY(ligi_random(self->header.secret, sizeof self->header.secret));
     }
     ligi_header_put(&self->header_bytes, &self->header);
     return self->header_bytes.status;

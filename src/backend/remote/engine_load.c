@@ -1,27 +1,14 @@
 #include "backend/remote/engine_load.h"
 
 #include "backend/credentials.h"
+#include "base/boot.h"
 #include "base/error.h"
 #include "base/loaded_library.h"
 #include "base/log.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/random.h>
-
-lig_status ligi_engine_random(void *bytes, size_t count)
-{
-    ssize_t got;
-
-    do
-        got = getrandom(bytes, count, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0 || (size_t)got != count)
-        return ligi_fail_errno(got < 0 ? errno : EIO, "getrandom failed");
-    return LIG_OK;
-}
 
 static void host_log(int level, const char *format, ...) LIG_PRINTF(2, 3);
 static void host_log(int level, const char *format, ...)
@@ -41,7 +28,7 @@ const ligi_engine_host ligi_engine_host_table = {
     .fail = lig_fail,
     .error_text = lig_error_text,
     .log = host_log,
-    .random = ligi_engine_random,
+    .random = ligi_random,
     .credential = ligi_credential_get,
 };
 

@@ -9,7 +9,5 @@
 lig_status ligi_engine_load(const char *scheme, const char *package, const ligi_engine_ops **ops);
 /* The table given to engines. */
 extern const ligi_engine_host ligi_engine_host_table;
-/* From the system's random source. */
-lig_status ligi_engine_random(void *bytes, size_t count);
 
 #endif

@@ -1,9 +1,9 @@
 #include "backend/remote/remote_commit.h"
 
-#include "backend/remote/engine_load.h"
 #include "backend/remote/remote_keeper.h"
 #include "backend/remote/remote_leases.h"
 #include "backend/remote/remote_view.h"
+#include "base/boot.h"
 #include "base/clock.h"
 
 #include <errno.h>
@@ -106,7 +106,7 @@ void ligi_remote_catalog_unlock(void *opaque)
 static lig_status fill_record(ligi_remote_volume *volume, const ligi_remote_state *base,
                               ligi_remote_edit *edit, ligi_writer *bytes)
 {
-    LIG_TRY(ligi_engine_random(edit->id, sizeof edit->id));
+    LIG_TRY(ligi_random(edit->id, sizeof edit->id));
     LIG_TRY(volume->ops->now(volume->engine, &edit->date_ns));
     edit->version = base->version + 1;
     edit->previous = base->chain;

@@ -1,4 +1,5 @@
 #include "backend/remote/remote_volume.h"
+#include "base/boot.h"
 
 #include "backend/remote/cache/cache_files.h"
 #include "backend/remote/engine_load.h"
@@ -148,7 +149,7 @@ static lig_status make_marker(ligi_remote_volume *volume)
     size_t magic = sizeof MARKER_MAGIC - 1;
 
     memcpy(marker, MARKER_MAGIC, magic);
-    LIG_TRY(ligi_engine_random(marker + magic, LIGI_REMOTE_ID_BYTES));
+    LIG_TRY(ligi_random(marker + magic, LIGI_REMOTE_ID_BYTES));
     lig_status status = volume->ops->marker_put(volume->engine, marker, sizeof marker);
     return status == LIG_E_EXISTS ? LIG_OK : status; /* another process was first */
 }

@@ -1,7 +1,7 @@
 #include "backend/remote/remote_write.h"
+#include "base/boot.h"
 
 #include "backend/range.h"
-#include "backend/remote/engine_load.h"
 #include "backend/remote/remote_leases.h"
 #include "tensor/memory.h"
 
@@ -46,7 +46,7 @@ static lig_status create_object(remote_writer *self, uint64_t bytes, uint64_t *i
     lig_status status = LIG_E_EXISTS;
 
     for (int i = 0; i < ID_TRIES && status == LIG_E_EXISTS; i++) {
-        LIG_TRY(ligi_engine_random(id, sizeof *id));
+        LIG_TRY(ligi_random(id, sizeof *id));
         *id >>= 1;
         if (*id == 0)
             continue;

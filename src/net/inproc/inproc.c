@@ -1,4 +1,5 @@
 /* Links inside one process: between two endpoints, or of one with itself. */
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/inproc/pair.h"
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define PORTION ((size_t)256 << 10) /* read under the pair's lock */
@@ -141,8 +141,7 @@ static lig_status take_name(const ligi_uri *uri, char name[64])
     snprintf(name, 64, "%s", uri->rest);
     if (name[0] != '\0')
         return LIG_OK;
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        return lig_fail(LIG_E_IO, "getrandom failed");
+    LIG_TRY(ligi_random(&random, sizeof random));
     snprintf(name, 64, "~%016llx", (unsigned long long)random);
     return LIG_OK;
 }

@@ -1,5 +1,6 @@
 #include "net/shm/shm_listen.h"
 
+#include "base/boot.h"
 #include "base/error.h"
 #include "net/link/link.h"
 #include "net/progress.h"
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -219,8 +219,7 @@ static lig_status read_options(const ligi_uri *uri, options *chosen)
 static lig_status make_up_name(char *name, size_t bytes)
 {
     uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return ligi_fail_errno(errno, "getrandom failed");
+    LIG_TRY(ligi_random(random, sizeof random));
     snprintf(name, bytes, "ligament-%016llx%016llx", (unsigned long long)random[0],
              (unsigned long long)random[1]);
     return LIG_OK;

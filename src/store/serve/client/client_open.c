@@ -1,5 +1,6 @@
 #include "store/serve/client/client_open.h"
 
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/uri/option.h"
@@ -13,11 +14,9 @@
 
 #include <ligament/secret.h>
 
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define RETRY_MAX 86400
 #define LIVENESS_MAX_MS 86400000
@@ -117,8 +116,7 @@ static lig_status fill_client(ligi_client *client, const ligi_uri *uri)
     LIG_TRY(ligi_options_fill(options, OPTION_COUNT, uri, also, &client->options));
     LIG_TRY(check_options(&client->options));
     LIG_TRY(take_address(client, uri));
-    if (getrandom(client->id, sizeof client->id, 0) != (ssize_t)sizeof client->id)
-        return ligi_fail_errno(errno, "getrandom failed for a client's id");
+    LIG_TRY(ligi_random(client->id, sizeof client->id));
     LIG_TRY(ligi_client_files_create(&client->files));
     LIG_TRY(open_net(client));
     return client->options.retry ? ligi_client_reconnect(client, ligi_now_ns(), client->interrupt)
