@@ -257,6 +257,17 @@ int cli_has(const cli_call *call, const char *flag)
     return cli_value(call, flag) != NULL;
 }
 
+lig_status cli_once(const cli_call *call, const char *flag)
+{
+    size_t at = 0;
+    const char *first = cli_value_next(call, flag, &at);
+    const char *second = first != NULL ? cli_value_next(call, flag, &at) : NULL;
+    if (second == NULL)
+        return LIG_OK;
+    return cli_wrong(call, lig_fail(LIG_E_INVALID, "--%s has two values: '%s' and '%s' (pass one)",
+                                    flag, first, second));
+}
+
 lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, uint64_t most,
                       uint64_t *number)
 {
@@ -316,6 +327,16 @@ static lig_status cut_pair(const char *flag, const char *text, const char **name
     return LIG_OK;
 }
 
+/* The last of the pairs must not have the name of another. */
+static lig_status refuse_repeated(const char *flag, const lig_tag *pairs, size_t last)
+{
+    for (size_t i = 0; i < last; i++)
+        if (strcmp(pairs[i].name, pairs[last].name) == 0)
+            return lig_fail(LIG_E_INVALID, "--%s has two values for '%s': '%s' and '%s' (pass one)",
+                            flag, pairs[i].name, pairs[i].value, pairs[last].value);
+    return LIG_OK;
+}
+
 lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size_t *count)
 {
     lig_tag *list;
@@ -324,6 +345,8 @@ lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size
     LIG_TRY(cli_alloc(&list, call->given_count, sizeof *list));
     for (size_t at = 0; (text = cli_value_next(call, flag, &at)) != NULL; used++) {
         lig_status status = cut_pair(flag, text, &list[used].name, &list[used].value);
+        if (status == LIG_OK)
+            status = refuse_repeated(flag, list, used);
         if (status != LIG_OK) {
             free(list);
             return cli_wrong(call, status);

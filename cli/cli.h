@@ -54,6 +54,8 @@ int cli_has(const cli_call *call, const char *flag);
 const char *cli_value(const cli_call *call, const char *flag);
 /* The next value of a flag that may be repeated: start with *at = 0; NULL at the end. */
 const char *cli_value_next(const cli_call *call, const char *flag, size_t *at);
+/* Refuses a second value of a flag where the last one must not silently win. */
+lig_status cli_once(const cli_call *call, const char *flag);
 /* A flag's value as an integer from `least` to `most`; *number is untouched if the flag is
  * absent. */
 lig_status cli_number(const cli_call *call, const char *flag, uint64_t least, uint64_t most,
@@ -65,7 +67,8 @@ lig_status cli_bytes(const cli_call *call, const char *flag, uint64_t *bytes);
 lig_status cli_bytes_text(const cli_call *call, const char *flag, const char *text,
                           uint64_t *bytes);
 
-/* Reads NAME=VALUE flags. Both return arrays, freed with free(), that borrow the command line. */
+/* Reads NAME=VALUE flags; a name with two values is refused. Both return arrays, freed with
+ * free(), that borrow the command line. */
 lig_status cli_tags(const cli_call *call, const char *flag, lig_tag **tags, size_t *count);
 lig_status cli_metrics(const cli_call *call, const char *flag, lig_metric **metrics, size_t *count);
 

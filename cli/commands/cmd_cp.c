@@ -419,9 +419,11 @@ static lig_status open_and_copy(copying *self)
 
 /* --- the command ----------------------------------------------------------------------------- */
 
-static lig_status check_like(const cli_call *call)
+static lig_status check_values(const cli_call *call)
 {
     const char *target = call->words[call->word_count - 1];
+    LIG_TRY(cli_once(call, "part"));
+    LIG_TRY(cli_once(call, "strip"));
     if (cli_has(call, "like") && !cli_ends_with(target, ".keras"))
         return lig_fail(LIG_E_INVALID, "--like applies to .keras files only, not to '%s'", target);
     return LIG_OK;
@@ -431,7 +433,7 @@ static int run(cli_call *call)
 {
     cli_json_writer writer = {.file = stdout};
     copying self = {.call = call, .writer = call->json ? &writer : NULL};
-    if (check_like(call) != LIG_OK)
+    if (check_values(call) != LIG_OK)
         return cli_failed();
     if (cli_copy_needs_python(call)) {
         cli_copy_by_python(call);

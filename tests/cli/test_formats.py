@@ -303,6 +303,23 @@ def test_several_at_once(ligament, tmp_path):
     assert "cannot write several models" in ligament.fails("cp", "a.npz", "b.npz", "all.npz")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("-t a=1 -t a=2", "--tag has two values for 'a': '1' and '2' (pass one)"),
+        ("-m a=1 -t a=1 --metric a=2", "--metric has two values for 'a': '1' and '2'"),
+        ("-n x=y --rename x=z", "--rename has two values for 'x': 'y' and 'z'"),
+        ("-p x --part y", "--part has two values: 'x' and 'y'"),
+        ("--strip x --strip y", "--strip has two values: 'x' and 'y'"),
+    ],
+)
+@pytest.mark.parametrize("source", ["a.npz", "a.pt"])
+def test_two_values_of_one_option(ligament, tmp_path, source, words, sentence):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(3))
+    assert sentence in ligament.fails("cp", source, "store", *words.split(), status=2)
+    assert not (tmp_path / "store").exists()
+
+
 def test_sharded_both_ways(ligament, tmp_path):
     """A model as transformers shards it, and back into what it loads."""
     transformers = pytest.importorskip("transformers")
