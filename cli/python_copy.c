@@ -186,8 +186,11 @@ lig_status cli_copy_by_python(const cli_call *call)
     passing self = {.call = call,
                     .target = call->words[call->word_count - 1],
                     .source_count = call->word_count - 1};
-    int into_store = !cli_needs_python(self.target) && cli_needs_python(call->words[0]);
-    LIG_TRY(check_options(call, into_store ? call->words[0] : self.target));
+    size_t foreign = 0; /* the first source that needs Python */
+    while (foreign < self.source_count && !cli_needs_python(call->words[foreign]))
+        foreign++;
+    int into_store = !cli_needs_python(self.target) && foreign < self.source_count;
+    LIG_TRY(check_options(call, into_store ? call->words[foreign] : self.target));
     LIG_TRY(into_store ? check_import(&self) : check_export(&self));
     LIG_TRY(cli_alloc(&self.words, call->word_count + call->given_count + 2, sizeof *self.words));
     LIG_TRY(make_words(&self, into_store));

@@ -2,6 +2,7 @@
  * from one side's mapping to the other side's writer. */
 #include "batch.h"
 #include "formats/side_files.h"
+#include "models/copied_names.h"
 #include "python_copy.h"
 
 #include <libgen.h>
@@ -19,7 +20,7 @@ typedef struct copying {
     size_t tag_count;
     lig_metric *metrics;
     size_t metric_count;
-    size_t copied;
+    cli_copied_names copied;
     uint64_t shard_bytes;
     cli_renaming renaming;
     lig_tag *renames;
@@ -31,7 +32,6 @@ typedef struct copying {
 static void tell(copying *self, const char *from, const char *name, size_t tensors, uint64_t bytes)
 {
     char size[24];
-    self->copied++;
     if (self->writer != NULL) {
         cli_json_open(self->writer, NULL, '{');
         cli_json_put_text(self->writer, "from", from);
@@ -64,12 +64,40 @@ static lig_status new_name(const copying *self, const char *name, char **out)
         return cli_format(out, "%s", name);
     if (given[bytes - 1] == '/')
         return cli_format(out, "%s%s", given, name);
-    if (self->copied > 0)
+    return cli_format(out, "%s", given);
+}
+
+/* Likewise of a model that is about to be copied. With --incremental, the newest of several models
+ * of one name is copied. */
+static lig_status model_name(copying *self, const char *name, char **out)
+{
+    char *called;
+    LIG_TRY(new_name(self, name, &called));
+    lig_status status = cli_has(self->call, "incremental")
+                            ? LIG_OK
+                            : cli_copied_names_add(&self->copied, called);
+    if (status == LIG_OK)
+        *out = called;
+    else
+        free(called);
+    return status;
+}
+
+/* Before anything is written. */
+static lig_status check_count(const copying *self, size_t count)
+{
+    const char *given = self->to.name;
+    if (count < 2)
+        return LIG_OK;
+    if (self->to.kind != CLI_STORE)
+        return lig_fail(LIG_E_INVALID, "cannot write several models to one %s, '%s'",
+                        self->to.kind == CLI_SHARDED ? "directory" : "file", self->to.uri);
+    if (given != NULL && given[strlen(given) - 1] != '/')
         return lig_fail(LIG_E_INVALID,
                         "cannot copy several models to one name, '%s' (a name that ends in '/' "
                         "is used as a prefix)",
                         given);
-    return cli_format(out, "%s", given);
+    return LIG_OK;
 }
 
 /* The file name without its extension; for a model that is a directory, the directory's name. */
@@ -183,12 +211,9 @@ static lig_status put_batch(copying *self, cli_batch *batch, const char *from, c
     LIG_TRY(add_tags(self, batch));
     LIG_TRY(add_metrics(self, batch));
     LIG_TRY(cli_batch_rename(batch, &self->renaming));
-    if (self->store == NULL && self->copied > 0)
-        return lig_fail(LIG_E_INVALID, "cannot write several models to one file, '%s'",
-                        self->to.uri);
     if (self->store != NULL) {
         LIG_TRY(cli_side_files_pack(batch));
-        LIG_TRY(new_name(self, name, &called));
+        LIG_TRY(model_name(self, name, &called));
     }
     cli_bar_start(&bar, self->call, name, cli_batch_bytes(batch));
     lig_status status = self->store != NULL ? save_batch(self, batch, called, &bar)
@@ -247,7 +272,7 @@ static lig_status copy_between(copying *self, const lig_ref *ref, const char *la
                      : cli_has(self->call, "replace")   ? LIG_SAVE_REPLACE
                                                         : 0;
     char *called;
-    LIG_TRY(new_name(self, model->name, &called));
+    LIG_TRY(model_name(self, model->name, &called));
     lig_status status = lig_ref_copy(ref, self->store, called, flags);
     int skipped = flags == LIG_COPY_NEWER && status == LIG_E_EXISTS;
     if (skipped)
@@ -277,7 +302,8 @@ static lig_status copy_model(copying *self, lig_store *from, const cli_place *pl
     } else {
         status = cli_batch_from_store(&batch, from, name);
         if (status == LIG_OK) {
-            status = put_batch(self, &batch, label, name);
+            /* `name` may be an alias */
+            status = put_batch(self, &batch, label, lig_view_model(batch.view)->name);
             cli_batch_fini(&batch);
         }
     }
@@ -307,10 +333,13 @@ static lig_status copy_store(copying *self, const cli_place *place)
     lig_status status = cli_place_names(place, from, "created", &names, &count);
     if (status != LIG_OK)
         goto close_store;
-    status = open_target(self);
-    if (status == LIG_OK && count > 1 && self->store == NULL)
+    if (count > 1 && self->to.kind != CLI_STORE)
         status = lig_fail(LIG_E_INVALID, "'%s' holds one model, but %zu were selected",
                           self->to.uri, count);
+    else
+        status = check_count(self, count);
+    if (status == LIG_OK)
+        status = open_target(self);
     for (size_t i = 0; i < count && status == LIG_OK; i++) {
         status = copy_model(self, from, place, names[i]);
         if (status == LIG_E_NOTFOUND && cli_has(self->call, "incremental"))
@@ -327,8 +356,10 @@ close_store:
 static lig_status copy_all(copying *self)
 {
     const cli_call *call = self->call;
+    LIG_TRY(check_count(self, call->word_count - 1));
     for (size_t i = 0; i + 1 < call->word_count; i++) {
         cli_place place;
+        cli_copied_names_next(&self->copied);
         LIG_TRY(cli_place_parse(&place, call->words[i]));
         lig_status status =
             place.kind == CLI_STORE ? copy_store(self, &place) : copy_file(self, &place);
@@ -449,6 +480,7 @@ static int run(cli_call *call)
     free(self.tags);
     free(self.metrics);
     free(self.renames);
+    cli_copied_names_fini(&self.copied);
     return status == LIG_OK ? 0 : cli_failed();
 }
 

@@ -301,6 +301,37 @@ def test_several_at_once(ligament, tmp_path):
     )
     assert "holds one model, but 3" in ligament.fails("cp", "store", "all.safetensors")
     assert "cannot write several models" in ligament.fails("cp", "a.npz", "b.npz", "all.npz")
+    for words in (("a.npz", "store#run/a", "new#x"), ("store#run/*", "new#x")):
+        assert "cannot copy several models to one name, 'x'" in ligament.fails("cp", *words)
+    assert not any((tmp_path / name).exists() for name in ("new", "all.npz"))
+
+
+def test_a_model_and_a_file_in_one_command(ligament, tmp_path):
+    """Every model has its own name in the destination, whichever way the source names it."""
+    numpy.savez(tmp_path / "file.npz", x=numpy.arange(3))
+    ligament("cp", "file.npz", "store#vit/1")
+    ligament("alias", "store#vit/1", "prod")
+    names = lambda place: [m["name"] for m in ligament.json("ls", place, "-o", "name")["models"]]  # noqa: E731
+    ligament("cp", "store#prod", "file.npz", "plain")
+    ligament("cp", "file.npz", "store#prod", "renamed", "--rename", "x=y")
+    ligament("cp", "store#vit/1", "file.npz", "below#p/")
+    assert names("plain") == names("renamed") == ["file", "vit/1"]
+    assert names("below") == ["p/file", "p/vit/1"]
+
+    ligament("cp", "store", "one#new")  # a store with one model and an alias
+    assert ligament.json("alias", "one") == {"prod": "new"}
+
+
+def test_two_sources_of_one_name(ligament, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        numpy.savez(tmp_path / folder / "m.npz", x=numpy.arange(3))
+    ligament("cp", "a/m.npz", "one")
+    ligament("cp", "b/m.npz", "two")
+    sentence = "two sources would be copied to the model 'm' (copy one of them alone"
+    for words in (("a/m.npz", "b/m.npz"), ("one", "two"), ("one#m", "b/m.npz")):
+        assert sentence in ligament.fails("cp", *words, "store", "--replace")
+    ligament("cp", "one", "two", "store", "-r")
 
 
 @pytest.mark.parametrize(

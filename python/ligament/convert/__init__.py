@@ -95,10 +95,10 @@ def convert(
     collected = tensors.collect(found.tree, with_frameworks=True)
     if part or strip or rename:
         collected = _renamed(collected, part, strip, rename)
-    uri, _, name = there.partition("#")
+    uri, _, _ = there.partition("#")
     with Store(uri) as store:
         model: Model = store._save(
-            name if name and not name.endswith("/") else name + _stem(here),
+            model_name(here, there),
             collected,
             tags=tags,
             metrics=metrics,
@@ -240,6 +240,12 @@ def _at(arrays: Any, name: str) -> Any:
             f"'{name}' is part of a tree, but an .h5 file can only contain named tensors"
         )
     return arrays[name]
+
+
+def model_name(source: str, target: str) -> str:
+    """The name that the model of a file gets in a store."""
+    _, _, name = target.partition("#")
+    return name if name and not name.endswith("/") else name + _stem(source)
 
 
 def _stem(path: str) -> str:

@@ -8,10 +8,10 @@ import json
 import sys
 import warnings
 
-from ..errors import Error
+from ..errors import Error, ExistsError
 from ..plural import count
 from ..progress import bytes_text
-from . import Converted, convert
+from . import Converted, convert, model_name
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -61,7 +61,19 @@ def _row(one: Converted) -> dict[str, str | int | None]:
     }
 
 
+def _check_names(given: argparse.Namespace) -> None:
+    """Two sources must not become one model."""
+    names = [model_name(source, given.target) for source in given.source]
+    for name in names:
+        if names.count(name) > 1:
+            raise ExistsError(
+                f"two sources would be copied to the model '{name}' (copy one of them alone, to "
+                "STORE#NAME)"
+            )
+
+
 def _copy_all(given: argparse.Namespace) -> None:
+    _check_names(given)
     rows = []
     for source in given.source:
         one = _copy(given, source)
