@@ -122,3 +122,9 @@ def test_stages_of_one_process_are_one_model(tmp_path: Path) -> None:
         more = torch.optim.AdamW([*other.parameters(), nn.Parameter(torch.ones(3))])
         with pytest.raises(ligament.InvalidError, match=r"parameter of shape \(3,\)"):
             ck.restore(model=other, optimizer=more)
+        ck.save(3, model=model, optimizer=optimizer_of([model]))
+        with pytest.raises(
+            ligament.MismatchError, match="saved with the whole model, by parameter"
+        ):
+            ck.restore(model=plan.stages, optimizer=optimizer)
+        assert ck.restore(model=plan.stages) is not None

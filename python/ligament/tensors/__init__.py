@@ -449,8 +449,9 @@ def for_optimizer(part: Any, state: Any, parts: dict[str, Any]) -> Any:
         if not isinstance(each, list) or len(each) != len(part):  # check_state raises
             return state
         return [for_optimizer(one, of, parts) for one, of in zip(part, each, strict=True)]
-    models = [one for p in parts.values() for one in (stages(p) or [p]) if of_torch.is_model(one)]
-    return torch_parts.for_optimizer(part, state, models)
+    whole = [part for part in parts.values() if of_torch.is_model(part) and not stages(part)]
+    pieces_of = [one for part in parts.values() for one in stages(part)]
+    return torch_parts.for_optimizer(part, state, whole, pieces_of)
 
 
 def _is_list_of_states(part: Any) -> bool:

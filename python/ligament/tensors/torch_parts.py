@@ -104,13 +104,14 @@ def _by_name(optimizer: Any, names: Names) -> dict[str, Any]:
     return {"state": states, "param_groups": groups}
 
 
-def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
+def for_optimizer(optimizer: Any, saved: Any, models: list[Any], pieces: list[Any]) -> Any:
     """A state stored by name, in the form of the state_dict of this optimizer; any other state is
     returned unchanged. A group gets the hyperparameters of the stored group that its parameters
-    were in."""
+    were in. `models` are whole, `pieces` are stages."""
     if not is_by_name(saved):
+        _refuse_numbers(optimizer, saved, pieces)
         return saved
-    names = parameter_names(models)
+    names = parameter_names([*models, *pieces])
     stored = {name: i for i, g in enumerate(saved["param_groups"]) for name in g["params"]}
     states: dict[int, Any] = {}
     groups = []
@@ -128,6 +129,21 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any]) -> Any:
         values = _group(group, [saved["param_groups"][stored[name]] for name in here])
         groups.append({**values, "params": numbers})
     return {"state": states, "param_groups": groups}
+
+
+def _refuse_numbers(optimizer: Any, saved: Any, pieces: list[Any]) -> None:
+    """Stages may have the parameters of the model in another order."""
+    names = parameter_names(pieces)
+    if is_state(saved) and any(id(param) in names for param in parameters(optimizer)):
+        raise MismatchError(
+            "the optimizer was saved with the whole model, by parameter number, and cannot be "
+            "restored into stages (restore the model without its optimizer, or both whole)"
+        )
+
+
+def is_state(saved: Any) -> bool:
+    """Whether it is the state of an optimizer."""
+    return isinstance(saved, dict) and {"state", "param_groups"} <= set(saved)
 
 
 def is_by_name(saved: Any) -> bool:
