@@ -186,11 +186,14 @@ def test_runs_share_a_store(tmp_path: Path, holder: Any) -> None:
 
 def test_a_bare_word_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    fit(made(1), 2, CheckpointCallback("runs", keep=1), Away(tmp_path / "away"))
-    assert [model.name for model in ligament.Store(tmp_path / "runs").models()] == [
-        "weights/epoch-000002"
-    ]
-    assert not (tmp_path / "away/runs").exists()
+    for number, backend in enumerate(("runs", Path("paths"))):
+        monkeypatch.chdir(tmp_path)
+        away = tmp_path / f"away-{number}"
+        fit(made(1), 2, CheckpointCallback(backend, keep=1), Away(away))
+        assert [model.name for model in ligament.Store(tmp_path / backend).models()] == [
+            "weights/epoch-000002"
+        ]
+        assert list(away.iterdir()) == []
 
 
 class Away(keras.callbacks.Callback):  # type: ignore[misc, name-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from ..graph import graphs_for
 from ..store import Model, Store
 from . import retention, runs
 from .ranks import job
-from .weights import check_strings, load_weights, save_weights
+from .weights import checked_backend, load_weights, save_weights
 
 _NAME = "weights"
 _LABEL = re.compile(r"epoch-[0-9]{6,}|batch-[0-9]{9,}|before")  # suffix of the set's name
@@ -43,7 +44,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
     def __init__(
         self,
-        backend: str,
+        backend: str | os.PathLike[str],
         config: str = "",
         frequency: Mapping[str, int] | None = None,
         include_optimizer: bool = True,
@@ -56,7 +57,7 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         runs.check(run)
-        check_strings(backend, config)
+        backend = checked_backend(backend, config)
         self.every = _frequency({"epoch": 1} if frequency is None else frequency)
         retention.check_keep(keep)
         self.uri = plugins.shared_uri(backend, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from .. import _core, plugins, tensors
@@ -10,7 +11,7 @@ from ..tensors import Fresh
 
 def save_weights(
     model: Any,
-    backend: str,
+    backend: str | os.PathLike[str],
     config: str = "",
     include_optimizer: bool = True,
     name: str = "weights",
@@ -20,7 +21,7 @@ def save_weights(
     """Saves a model's weights, then its optimizer's, under `name`; replaces an existing set.
     `backend` is a folder, a store's URI, or the name of a loaded plugin, which gets `config`; pass
     torch optimizers as `optimizer`."""
-    check_strings(backend, config)
+    backend = checked_backend(backend, config)
     found = tensors.weights(model, optimizer, include_optimizer, build=False)
     plugins.instance(backend, config).save(
         name, _core.Batch(found.names, tensors.lend(found.values))
@@ -29,7 +30,7 @@ def save_weights(
 
 def load_weights(
     model: Any,
-    backend: str,
+    backend: str | os.PathLike[str],
     config: str = "",
     include_optimizer: bool = True,
     name: str = "weights",
@@ -38,7 +39,7 @@ def load_weights(
 ) -> None:
     """Fills a model and its optimizer from a set written by `save_weights`. An optimizer without
     state is built first."""
-    check_strings(backend, config)
+    backend = checked_backend(backend, config)
     plugins.check_exists(backend, config)
     instance = plugins.instance(backend, config)
     stored = instance.names(name) if plugins.has_volume(backend) else None
@@ -49,11 +50,15 @@ def load_weights(
     target.done(list(range(len(target.values))), takers)
 
 
-def check_strings(backend: Any, config: Any) -> None:
-    """Raises TypeError, as TMCI does."""
+def checked_backend(backend: Any, config: Any) -> str:
+    """The backend as a string; a path object is a folder, even if a plugin has its name. Raises
+    TypeError, as TMCI does."""
+    if isinstance(backend, os.PathLike):
+        backend = os.path.abspath(os.fspath(backend))
     for word, value in (("backend", backend), ("config", config)):
         if not isinstance(value, str):
             raise TypeError(f"{word} should be a string, not {type(value).__qualname__}")
+    return str(backend)
 
 
 def fill(

@@ -213,6 +213,10 @@ def test_a_bare_word_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     save_weights(model, "../runs", "fsync=0")
     assert len(ligament.Store(tmp_path / "runs", "r")) == 1
     assert list((tmp_path / "elsewhere").iterdir()) == []
+    print_folder = Path("print")  # a path object is a folder, a string is a backend first
+    save_weights(model, print_folder)
+    load_weights(model, print_folder)
+    assert len(ligament.Store(print_folder, "r")) == 1
 
 
 def test_a_load_creates_no_store(tmp_path: Path) -> None:
