@@ -250,14 +250,19 @@ class Loader:
         if len(set(addresses)) != len(addresses):
             return False
         sizes = batch.sizes()
+
+        def check() -> None:
+            have = [batch.tensor(i)[3:5] for i in range(len(batch))]
+            self._check([self._stored(name) for name in names], have, False)
+
         if not self.show or sum(sizes) < _SHOWN_BYTES:
-            self._fetch(batch, names)
+            try:
+                self._fetch(batch, names)
+            except MismatchError:
+                check()  # its message names all tensors that differ, and what to do
+                raise
             return True
-        self._check(
-            [self._stored(name) for name in names],
-            [batch.tensor(i)[3:5] for i in range(len(batch))],
-            False,
-        )
+        check()
         with Bar(f"loading {self.name}", sum(sizes)) as bar:
             done = 0
             for part in _groups(sizes, _SHOWN_BYTES):
@@ -320,9 +325,11 @@ class Loader:
                     f"'{read.name}' has shape {tuple(shape)}, but the stored shape is "
                     f"{tuple(read.shape)}"
                 )
-            elif code != read.code and not cast:
+            elif code != read.code and not (cast and tensors.can_cast(read.code, code)):
                 ours, stored = tensors.name_of(code), tensors.name_of(read.code)
                 hint = " (cast=True converts)" if self.advice is _ADVICE else ""
+                if not tensors.can_cast(read.code, code):
+                    hint = " (cast=True converts only to floating-point types)" if cast else ""
                 wrong.append(f"'{read.name}' is {ours}, but the stored tensor is {stored}{hint}")
         if wrong:
             more = f", and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""

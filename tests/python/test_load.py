@@ -78,6 +78,19 @@ def test_cast(store: ligament.Store) -> None:
     assert equal(into, tree()) and into["layer1.b"].dtype == ml_dtypes.bfloat16
     with pytest.raises(ligament.MismatchError, match="shape"):
         store.load("m", into={**into, "layer2.w": np.zeros((1, 9))}, cast=True)
+    with pytest.raises(ligament.MismatchError, match=r"stored tensor is float32 \(cast=True conv"):
+        store.load("m", into={**into, "layer1.w": np.zeros((2, 3), np.float16)})
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.bool_])
+def test_a_cast_does_not_lose_fractions(store: ligament.Store, dtype: Any) -> None:
+    store.save("m", {"a": np.array([1.5, 0.2], "f4"), "z": np.array([1j], "c8")})
+    into = {"a": np.zeros(2, dtype), "z": np.zeros(1, "c8")}
+    with pytest.raises(ligament.MismatchError, match="only to floating-point types"):
+        store.load("m", into=into, cast=True)
+    assert not into["a"].any() and not into["z"].any()
+    with pytest.raises(ligament.MismatchError, match="'z' is float32, but .* is complex64"):
+        store.load("m", into={"a": np.zeros(2), "z": np.zeros(1, "f4")}, cast=True)
 
 
 def test_patterns(store: ligament.Store) -> None:

@@ -31,7 +31,7 @@ from . import (
     torch_samples,
 )
 from .allocate import Fresh
-from .dtypes import NAMES, code_of, name_of
+from .dtypes import NAMES, can_cast, code_of, name_of
 from .layers import Layers, Signature
 from .of_dtensor import Shard, is_distributed, laid_out_like, shard
 
@@ -45,6 +45,7 @@ __all__ = [
     "Signature",
     "Target",
     "callback_class",
+    "can_cast",
     "check_state",
     "code_of",
     "code_of_any",

@@ -19,6 +19,13 @@ def name_of(code: int) -> str:
     return _BY_CODE.get(code, f"dtype {code}")
 
 
+def can_cast(stored: int, wanted: int) -> bool:
+    """Whether a load may convert: to floating-point types only, and not from complex to real."""
+    real, complex_ = (_BY_CODE.get(wanted, "").startswith(kind) for kind in ("float", "complex"))
+    real = real or wanted == NAMES["bfloat16"]
+    return complex_ or (real and not _BY_CODE.get(stored, "").startswith("complex"))
+
+
 def code_of(name: str) -> int:
     """The number of a dtype; 0 for an unknown name."""
     return NAMES.get(name, 0)
