@@ -114,7 +114,7 @@ def latency(bench: Bench) -> None:
 
 
 def rate(bench: Bench) -> None:
-    """Batches of 1000: `one` node of them asks, or `all` do."""
+    """Batches of 1000: `one` node sends requests, or `all` do."""
     quick = bench.options.quick
     for length in (100,) if quick else LENGTHS:
         for what in ("pull", "push"):
@@ -130,11 +130,13 @@ def rate(bench: Bench) -> None:
                     length=length,
                     seconds=bench.options.seconds,
                 )
-                who = f"{nodes} processes x {threads}, {'all ask' if both else 'one asks'}"
+                who = f"{nodes} processes x {threads}, {'all request' if both else 'one requests'}"
                 bench.note("rate", what, str(length), who, value=row["keys_per_s"])
     for what in ("pull", "push"):
         row = bench.remote("rate", what=what, transport="tcp", seconds=bench.options.seconds)
-        bench.note("rate", what, "100", "2 processes x 1, one asks, tcp", value=row["keys_per_s"])
+        bench.note(
+            "rate", what, "100", "2 processes x 1, one requests, tcp", value=row["keys_per_s"]
+        )
 
 
 def intent(bench: Bench) -> None:
@@ -238,7 +240,7 @@ PARTS = {
 }
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
 def millions(value: float | None) -> str:
@@ -270,12 +272,12 @@ def print_tables(bench: Bench) -> None:
             print(f"{who:16}" + "".join(f"{'-':>9}" if x is None else f"{x:9.2f}" for x in found))
     rates = sorted({name[1:] for name in bench.samples if name[0] == "rate"})
     if rates:
-        print("\nremote, M keys/s, batches of 1000, 4 under way")
+        print("\nremote, M keys/s, batches of 1000, 4 in flight")
         for what, length, who in sorted(rates, key=lambda r: (r[0], int(r[1]), r[2])):
             print(f"{what} {length:>4} floats, {who:34}{millions(get('rate', what, length, who))}")
     if get("intent", "moved", "8"):
         print(
-            "\nintent, M keys/s   here  + intent | said once    %    local | each time    %", end=""
+            "\nintent, M keys/s   local + intent | sig. once    %    local | each time    %", end=""
         )
         print("    local  relocations")
         for n in map(str, ACCESSES):
@@ -300,7 +302,7 @@ def print_tables(bench: Bench) -> None:
 
 
 def print_bars(bench: Bench) -> None:
-    """What was promised."""
+    """The targets."""
     print()
     get = bench.get
     for length in ("100", "200"):
@@ -315,7 +317,7 @@ def print_bars(bench: Bench) -> None:
     if ours and bare:
         bench.bar("remote pull of one key over tcp, p50 / bare TCP", ours / bare, 2.5, True)
     for what in ("pull", "push"):
-        found = get("rate", what, "100", "2 processes x 1, one asks")
+        found = get("rate", what, "100", "2 processes x 1, one requests")
         bench.bar(
             f"rate of remote {what}, rows of 400 bytes", found and found / 1e6, 4, False, "M/s"
         )
@@ -354,8 +356,8 @@ def draw(bench: Bench, path: Path) -> None:
     figure, panel = plt.subplots(figsize=(7, 4.2))
     here = curve("here")
     for name, label, style in (
-        ("moved, once", "intent said once a key", "o-"),
-        ("moved", "intent said of each access", "^-"),
+        ("moved, once", "intent signalled once per key", "o-"),
+        ("moved", "intent signalled for each access", "^-"),
     ):
         speed = [moved / most for moved, most in zip(curve(name), here, strict=True)]
         panel.semilogx(ACCESSES, speed, style, base=2, label=f"speed / purely local run, {label}")
