@@ -127,7 +127,7 @@ lig_status cli_sample_marks(const cli_sample *sample)
         for (uint64_t at = begin; at < end; at++)
             if (sample->memory[at] != MARK)
                 return lig_fail(LIG_E_CORRUPT, "memory %s tensor '%.80s' was overwritten",
-                                i < sample->count ? "before" : "behind",
+                                i < sample->count ? "before" : "after",
                                 sample->tensors[i < sample->count ? i : i - 1].name);
     }
     return LIG_OK;

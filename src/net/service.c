@@ -100,7 +100,7 @@ lig_status ligi_net_reserve(ligi_net *net, uint64_t bytes, void **memory)
     if (slot != NULL && status == LIG_OK)
         status = slot->ops->reserve(slot->self, bytes, memory);
     else if (status == LIG_OK)
-        status = lig_fail(LIG_E_UNSUPPORTED, "no transport here can share memory");
+        status = lig_fail(LIG_E_UNSUPPORTED, "none of the available transports can share memory");
     ligi_net_leave(net);
     return status;
 }

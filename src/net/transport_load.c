@@ -45,7 +45,7 @@ lig_status ligi_net_prove(const ligi_net *net, ligi_net_key key, const struct io
 
     secret.iov_base = (void *)ligi_net_secret(net, &secret.iov_len);
     if (secret.iov_base == NULL)
-        return lig_fail(LIG_E_INTERNAL, "a proof without a secret");
+        return lig_fail(LIG_E_INTERNAL, "internal error: a proof was requested without a secret");
     if (context == NULL)
         return ligi_tls_fail_early();
     return ligi_tls_prove(&secret, context, words, proof);

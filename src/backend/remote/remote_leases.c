@@ -170,7 +170,7 @@ lig_status ligi_remote_claim_check(ligi_remote_volume *volume, uint64_t id)
     if (lease != NULL && lease->lost)
         status =
             lig_fail(LIG_E_NOTFOUND,
-                     "%s: the claim of pack %016" PRIx64 " has ended: this process was stopped "
+                     "%s: the claim of pack %016" PRIx64 " has expired: this process was stopped "
                      "for too long (save again)",
                      volume->name, id);
     pthread_mutex_unlock(&volume->lock);

@@ -257,10 +257,10 @@ lig_status ligi_remote_pack_read(void *opaque, uint64_t id, const void *secret,
         lig_status looked = find_beyond(&plan, count);
         if (plan.bad == SIZE_MAX)
             plan.bad = 0;
-        status =
-            looked == LIG_OK
-                ? ligi_fail_again(LIG_E_CORRUPT, "pack %016" PRIx64 " could not be read whole", id)
-                : looked;
+        status = looked == LIG_OK
+                     ? ligi_fail_again(LIG_E_CORRUPT,
+                                       "pack %016" PRIx64 " cannot be read completely", id)
+                     : looked;
     }
     if (status == LIG_E_CORRUPT)
         *bad = plan.bad;

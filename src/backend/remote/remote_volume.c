@@ -137,7 +137,7 @@ static lig_status find_marker(ligi_remote_volume *volume)
     LIG_TRY(volume->ops->marker_get(volume->engine, marker, &bytes));
     if (bytes < magic + LIGI_REMOTE_ID_BYTES || memcmp(marker, MARKER_MAGIC, magic) != 0)
         return lig_fail(LIG_E_CORRUPT,
-                        "%s contains something else, or a store of a newer version of Ligament",
+                        "%s is not a store, or was created by a newer version of Ligament",
                         volume->name);
     memcpy(volume->id, marker + magic, LIGI_REMOTE_ID_BYTES);
     return LIG_OK;

@@ -102,10 +102,10 @@ static lig_status open_offer(ligi_party *party, const ligi_offer *offer)
     lig_mesh *mesh = party->mesh;
     ligi_mesh_device *device;
     if (!is_near(party) || mesh->receive_memory != LIG_MEMORY_CUDA)
-        return lig_fail(LIG_E_UNSUPPORTED, "tensors are not received on a device here");
+        return lig_fail(LIG_E_UNSUPPORTED, "this server does not receive tensors in device memory");
     LIG_TRY(ligi_mesh_device_open(mesh, mesh->receive_device, &device));
     if (memcmp(offer->device, device->uuid, sizeof device->uuid) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "the worker uses another device");
+        return lig_fail(LIG_E_UNSUPPORTED, "the worker's tensors are on another device");
     if (party->arenas.imports == NULL) {
         LIG_TRY(ligi_calloc(&party->arenas.imports, 1, sizeof *party->arenas.imports,
                             "a peer's memory"));
@@ -120,7 +120,7 @@ lig_status ligi_arena_on_offer(ligi_party *party, const void *head, size_t bytes
     uint8_t answer[LIGI_MESSAGE_SMALL_BYTES];
     ligi_offer offer;
     if (party->mesh->role != LIG_MESH_SERVER)
-        return lig_fail(LIG_E_CORRUPT, "an offer of memory from a server");
+        return lig_fail(LIG_E_CORRUPT, "protocol error: a server offered device memory");
     LIG_TRY(ligi_message_decode_offer(head, bytes, &offer));
     lig_status status = open_offer(party, &offer);
     if (status == LIG_E_CORRUPT)

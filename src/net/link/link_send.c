@@ -312,8 +312,8 @@ static lig_status check_send(const ligi_link *link, const ligi_send *send, const
     if (total > 0 && done == NULL)
         return lig_fail(LIG_E_INTERNAL, "a message with a payload needs `done`");
     if (link->queued >= limits->queue_max)
-        return lig_fail(LIG_E_BUSY, "%zu messages in the send queue to %s: it is full",
-                        link->queued, link->name);
+        return lig_fail(LIG_E_BUSY, "the send queue to %s is full: %zu messages", link->name,
+                        link->queued);
     return LIG_OK;
 }
 

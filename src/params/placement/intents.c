@@ -203,7 +203,8 @@ static lig_status make_room(ligi_interests *interests)
     if (interests->used < interests->room / 2)
         return LIG_OK;
     if (room > LIGI_INTERESTS_SEVERAL / 8)
-        return lig_fail(LIG_E_LIMIT, "too many intents have not ended");
+        return lig_fail(LIG_E_LIMIT,
+                        "too many pending intents (advance the clocks, or signal intents later)");
     LIG_TRY(ligi_calloc(&endings, room, sizeof *endings, "intents"));
     for (uint32_t i = 0; i < interests->room; i++)
         if (interests->endings[i].number != 0)

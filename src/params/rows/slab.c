@@ -112,7 +112,8 @@ lig_status ligi_region_make(uint64_t bytes, void **memory)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (all == MAP_FAILED)
-        return ligi_fail_errno(errno, "reserving %llu bytes for rows", (unsigned long long)room);
+        return ligi_fail_errno(errno, "mmap of %llu bytes for rows failed",
+                               (unsigned long long)room);
     uint64_t before = -(uintptr_t)all % LIGI_HUGE_PAGE;
     if (before)
         munmap(all, before);

@@ -362,7 +362,7 @@ lig_status ligi_params_snapshot_owned(lig_params *node, uint32_t rank,
     if (!expected(node, rank, content))
         return LIG_OK;
     if (content->front.count != rows->count)
-        return lig_fail(LIG_E_CORRUPT, "response about %u rows, but %u were sent",
+        return lig_fail(LIG_E_CORRUPT, "response for %u rows, but %u were sent",
                         content->front.count, rows->count);
     for (uint32_t i = 0; i < rows->count; i++)
         if (!rows->here[i] && !rows->given[i] && ligi_params_snapshot_message_bit(content, i)) {

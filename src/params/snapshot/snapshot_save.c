@@ -218,7 +218,7 @@ static lig_status sum_counts(void *context, const lig_part_data *reports, ligi_w
     uint64_t units = call->plan.unit_count;
     for (uint32_t i = 0; i < call->node->node_count; i++)
         if (reports[i].bytes != units * 8)
-            return lig_fail(LIG_E_CORRUPT, "node %u has counted different blocks", i);
+            return lig_fail(LIG_E_CORRUPT, "node %u counted a different number of blocks", i);
     for (uint64_t unit = 0; unit < units; unit++) {
         uint64_t sum = 0;
         for (uint32_t i = 0; i < call->node->node_count; i++) {
@@ -281,7 +281,7 @@ static lig_status come_to_rest(ligi_snapshot_call *call)
     free(counts);
     LIG_TRY(status);
     if (call->snapshot->answer.bytes != units * 8)
-        return lig_fail(LIG_E_CORRUPT, "node 0 has counted different blocks");
+        return lig_fail(LIG_E_CORRUPT, "node 0 counted a different number of blocks");
     ligi_params_snapshot_plan_count(&call->plan,
                                     (const uint64_t *)(const void *)call->snapshot->answer.data);
     return LIG_OK;

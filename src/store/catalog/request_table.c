@@ -96,7 +96,7 @@ lig_status ligi_once_check(const ligi_catalog_view *view, struct ligi_once *once
         return LIG_OK;
     LIG_TRY(look_up(view, once));
     if (once->repeated)
-        return lig_fail(LIG_E_EXISTS, "request %llu was done before",
+        return lig_fail(LIG_E_EXISTS, "request %llu has already been completed",
                         (unsigned long long)once->sequence);
     return LIG_OK;
 }

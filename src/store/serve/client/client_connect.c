@@ -269,7 +269,7 @@ static int is_limited(const ligi_client *client)
 static lig_status check_link(const ligi_client *client, const ligi_link *link)
 {
     if (!ligi_link_up(link))
-        return lig_fail(LIG_E_PEER, "the connection to %s was lost at once", client->uri);
+        return lig_fail(LIG_E_PEER, "the connection to %s was lost immediately", client->uri);
     if (client->session && memcmp(client->uuid, client->welcome.uuid, sizeof client->uuid) != 0)
         return lig_fail(LIG_E_MISMATCH, "%s now serves another store (open it again)", client->uri);
     if (client->session && client->limited != is_limited(client))
@@ -292,8 +292,8 @@ static void renew_secret(const ligi_client *client)
         lig_secret_free(secret);
     }
     if (status != LIG_OK)
-        ligi_log(LIG_LOG_WARNING, "%s: the secret is still the old one: %s", client->uri,
-                 lig_error_text());
+        ligi_log(LIG_LOG_WARNING, "%s: cannot reload the secret, keeping the old one: %s",
+                 client->uri, lig_error_text());
 }
 
 static lig_status make_link(ligi_client *client, const ligi_interrupt *interrupt)

@@ -19,10 +19,10 @@ static lig_status check_stretch(const ligi_client_saving *saving,
         if (stretch->offset <= bytes && stretch->bytes <= bytes - stretch->offset)
             return LIG_OK;
     }
-    return lig_fail(LIG_E_CORRUPT, "%s asked for %llu bytes at %llu of tensor %llu of '%s'",
-                    saving->client->uri, (unsigned long long)stretch->bytes,
-                    (unsigned long long)stretch->offset, (unsigned long long)stretch->tensor,
-                    plan->about.name);
+    return lig_fail(
+        LIG_E_CORRUPT, "protocol error: %s requested %llu bytes at %llu of tensor %llu of '%s'",
+        saving->client->uri, (unsigned long long)stretch->bytes,
+        (unsigned long long)stretch->offset, (unsigned long long)stretch->tensor, plan->about.name);
 }
 
 /* A tensor of a save in parts may not have been offered yet. */

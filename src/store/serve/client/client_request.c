@@ -46,7 +46,8 @@ static lig_status send_message(const ligi_client *client, const outgoing *messag
         send.head_bytes += body;
     }
     if (count + message->data_count > LIGI_PIECES_MAX)
-        return lig_fail(LIG_E_INTERNAL, "a request with %zu pieces", message->data_count);
+        return lig_fail(LIG_E_INTERNAL, "internal error: request with %zu pieces",
+                        message->data_count);
     for (size_t i = 0; i < message->data_count; i++)
         iov[count++] = message->data[i];
     ligi_served_head_put(&head, bytes);
@@ -152,7 +153,7 @@ static lig_status take_error(ligi_client_call *call, const ligi_served_head *hea
 {
     ligi_served_error error;
     if (head->body == NULL)
-        return lig_fail(LIG_E_CORRUPT, "an error reply without a text");
+        return lig_fail(LIG_E_CORRUPT, "protocol error: error reply without a message");
     LIG_TRY(ligi_served_error_get(head->body, head->body_bytes, &error));
     call->stopping = head->status == LIG_E_CLOSED;
     call->failure.status = call->stopping ? LIG_E_PEER : (lig_status)head->status;
@@ -167,8 +168,8 @@ static lig_status land_in_memory(ligi_client_call *call, const ligi_served_head 
 {
     uint64_t inside = head->body ? head->body_bytes : 0;
     if (payload > LIGI_SERVED_BODY_BYTES_MAX + DATA_BYTES_MAX)
-        return lig_fail(LIG_E_CORRUPT, "a reply of %llu bytes to '%s'", (unsigned long long)payload,
-                        ligi_served_op_name(head->op));
+        return lig_fail(LIG_E_CORRUPT, "protocol error: invalid reply of %llu bytes to '%s'",
+                        (unsigned long long)payload, ligi_served_op_name(head->op));
     LIG_TRY(ligi_alloc(&call->memory, inside + payload + 1, "a reply"));
     if (inside)
         memcpy(call->memory, head->body, inside);
@@ -192,7 +193,7 @@ static lig_status land_reply(ligi_client *client, ligi_client_call *call,
                              ligi_landing *landing)
 {
     if (head->op != call->op || call->done)
-        return lig_fail(LIG_E_CORRUPT, "an unexpected reply to '%s'",
+        return lig_fail(LIG_E_CORRUPT, "protocol error: unexpected reply to '%s'",
                         ligi_served_op_name(call->op));
     call->version = head->number;
     if (head->number > client->version)
@@ -243,7 +244,8 @@ static lig_status keep_message(ligi_client_call *call, const ligi_served_head *h
         return LIG_OK;
     if (!call->keeps_messages || call->done || payload > (head->body ? 0 : head->body_bytes) ||
         (head->op == LIGI_SERVED_NEED && call->op != LIGI_SERVED_SAVE))
-        return lig_fail(LIG_E_CORRUPT, "an unexpected message '%s'", ligi_served_op_name(head->op));
+        return lig_fail(LIG_E_CORRUPT, "protocol error: unexpected message '%s'",
+                        ligi_served_op_name(head->op));
     if (head->op == LIGI_SERVED_NEED)
         return land_message(call, head, landing);
     call->accepted = 1;
@@ -261,7 +263,8 @@ lig_status ligi_client_head(ligi_client *client, const ligi_arrival *arrival, li
         return call ? land_reply(client, call, &head, arrival, landing) : LIG_OK;
     if (head.op == LIGI_SERVED_NEED || head.op == LIGI_SERVED_DONE)
         return keep_message(call, &head, arrival->payload_bytes, landing);
-    return lig_fail(LIG_E_CORRUPT, "a server sent the request '%s'", ligi_served_op_name(head.op));
+    return lig_fail(LIG_E_CORRUPT, "protocol error: request '%s' from a server",
+                    ligi_served_op_name(head.op));
 }
 
 void ligi_client_arrived(ligi_client *client, ligi_client_call *call)

@@ -153,7 +153,7 @@ lig_status ligi_client_read(void *context, uint64_t pack, const void *secret,
     uint64_t limit = client->welcome.read_bytes_max;
     ligi_net_unlock(client->net);
     if (limit < LIG_BLOCK_BYTES)
-        return lig_fail(LIG_E_LIMIT, "%s sends at most %llu bytes at a time, %llu are needed",
+        return lig_fail(LIG_E_LIMIT, "%s sends at most %llu bytes at a time, but %llu are needed",
                         client->uri, (unsigned long long)limit,
                         (unsigned long long)LIG_BLOCK_BYTES);
     if (limit < self.chunk_bytes)

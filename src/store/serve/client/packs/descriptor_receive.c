@@ -22,7 +22,8 @@ enum { WAIT_SECONDS = 5, TEAM = 4 };
 
 static lig_status refused(const char *what)
 {
-    return lig_fail(LIG_E_UNSUPPORTED, "no descriptor of a pack: %s: %s", what, strerror(errno));
+    return lig_fail(LIG_E_UNSUPPORTED, "cannot receive the descriptor of a pack: %s failed: %s",
+                    what, strerror(errno));
 }
 
 static lig_status connect_socket(const char *name, int *out)
@@ -30,7 +31,7 @@ static lig_status connect_socket(const char *name, int *out)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     size_t bytes = strlen(name);
     if (bytes == 0 || bytes >= sizeof address.sun_path)
-        return lig_fail(LIG_E_CORRUPT, "a socket's name of %zu bytes", bytes);
+        return lig_fail(LIG_E_CORRUPT, "invalid socket name of %zu bytes", bytes);
     memcpy(address.sun_path + 1, name, bytes); /* the first byte is NUL: an abstract name */
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
