@@ -14,8 +14,8 @@ _NAME = "ligament"
 
 
 def _candidates() -> Iterator[Path]:
-    """Possible locations, most certain first: in a source tree, where the installer put it, and
-    where scripts are."""
+    """Possible locations, most reliable first: in a source tree, the installer's location, the
+    folder of scripts."""
     yield Path(__file__).parent / "bin" / _NAME
     try:
         files = importlib.metadata.files("ligament") or ()

@@ -1,5 +1,5 @@
-"""Checks of common argument errors before anything is done, and the keyword arguments of a store's
-calls for type checkers."""
+"""Early checks for common argument errors, and the keyword arguments of a store's calls for type
+checkers."""
 
 from __future__ import annotations
 

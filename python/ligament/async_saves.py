@@ -17,14 +17,14 @@ _ALIGNMENT = 4096
 
 @dataclass(frozen=True)
 class Snapshot:
-    """How an asynchronous save keeps the state at the call."""
+    """How an asynchronous save captures the state at the call."""
 
     how: str | None = None  # "copy": host memory is copied, also where that seems unneeded
     room: int = 256 << 20  # bytes of host memory for copies; the rest is written before it returns
     gpu_reserve: float = 0.1  # of each device's memory (from 1 on: bytes), not to be used
 
     def check(self) -> None:
-        """Raises what is wrong with the arguments."""
+        """Raises an error if the arguments are invalid."""
         if self.how not in (None, "copy"):
             raise InvalidError(f"snapshot={self.how!r}: expected None or 'copy'")
 
@@ -43,8 +43,8 @@ class PendingSaves:
     """Starts saves in the background, at most one at a time, for any number of threads.
 
     A thread calls `settle`, `start` and `add` in one `turn`. The lock is reentrant for signal
-    handlers, which may save in the middle of that: then there are two saves, and each has its own
-    arena and is waited for.
+    handlers, which may save in between: then there are two saves, each with a separate arena, and
+    both are waited for.
     """
 
     def __init__(self) -> None:

@@ -142,5 +142,5 @@ class Report:
     problems: list[str]
 
     def __bool__(self) -> bool:
-        """True when all is well."""
+        """True if there are no problems."""
         return not self.problems

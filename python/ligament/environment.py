@@ -30,14 +30,14 @@ class Place:
     `servers` count groups of `group_size` processes."""
 
     role: str
-    rank: int | None  # None: the rendezvous gives one out
+    rank: int | None  # None: assigned by the rendezvous
     workers: int
     servers: int
     group_size: int
     address: str  # host:port
     scheduler: bool | None  # whether a process has that role; None: unknown
     source: str  # "arguments", "DMLC", "torchrun", "Slurm", "PBS", "MPI"
-    host: str | None = None  # what others call this host
+    host: str | None = None  # the address of this host for others
 
 
 @dataclass
@@ -315,7 +315,7 @@ def _node_file(path: str) -> list[str]:
 
 
 def _master(environ: Mapping[str, str]) -> str | None:
-    """One port above torch's own rendezvous, which uses MASTER_PORT itself."""
+    """The port above that of torch's own rendezvous, which uses MASTER_PORT itself."""
     host, port = environ.get("MASTER_ADDR", ""), _number(environ, "MASTER_PORT", 1)
     return _join(host, port + 1) if host and port is not None else None
 

@@ -30,5 +30,5 @@ class Diff:
     bytes: dict[str, int]
 
     def __bool__(self) -> bool:
-        """True when there is a difference."""
+        """True if there is a difference."""
         return bool(self.changed or self.reshaped or self.removed or self.added)

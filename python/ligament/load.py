@@ -22,8 +22,8 @@ _SHOWN_BYTES = 128 << 20
 _NAMED = 5  # how many names a sentence lists
 _ADVICE = ("(use missing='keep' to leave them unchanged)", "(use extra='ignore' to skip them)")
 
-# Before the names of files that belong to a model and are no tensors of it (config.json of a
-# Hugging Face folder). `ligament cp` stores them after all tensors; loads leave them out.
+# The prefix of files that belong to a model but are not its tensors (config.json of a Hugging Face
+# folder). `ligament cp` stores them after all tensors; loads leave them out.
 FILES = "__files__/"
 
 Slice = tuple[int, int, int]  # start, step, count

@@ -22,7 +22,7 @@ def bytes_text(count: float) -> str:
 
 
 def wanted(progress: bool | None) -> bool:
-    """Whether to show a bar: when told so, or on a terminal when not told."""
+    """Whether to show a bar: if requested, or by default on a terminal."""
     if progress is not None:
         return progress
     try:

@@ -290,7 +290,7 @@ class Store:
         return loader.whole(framework, False, device)
 
     def _version(self, model: str | Model) -> str | int:
-        """The core's argument for a model: for a model described by this store its id, which
+        """The core's argument for a model: for a model described by this store, its id, which
         identifies that version."""
         if isinstance(model, Model) and model._is_of(self):
             return model.id

@@ -20,7 +20,7 @@ class Ticket(Generic[T]):
         self._inner = inner
         self._finish = finish
         self._watcher = watcher
-        self._heard = False  # a failure has been raised to somebody
+        self._heard = False  # a failure has been raised to a caller
 
     def done(self) -> bool:
         """Whether it has ended, successfully or not."""

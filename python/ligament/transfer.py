@@ -97,8 +97,9 @@ class TransferMethods:
         self.models.retire(str(id))
 
     def get_time_stamps(self, key: str | None = None) -> Any:
-        """[begin, end, ...] of an operation, or of all by name, in ns. Of a served store the
-        server's, for all clients; load and read are this process's."""
+        """[begin, end, ...] of an operation, or of all operations by name, in ns. For a served
+        store they are measured by the server, for all clients; load and read are measured in this
+        process."""
         stamps = self.models.get_time_stamps(key)
         return stamps if key is None else stamps[key]
 

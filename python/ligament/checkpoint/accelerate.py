@@ -140,8 +140,8 @@ class Hooks:
                     tensors.set_state(one)(states[kind][i])
 
     def _take_over(self) -> None:
-        """`save_state` and `load_state` continue with the accelerator's own lists: they are
-        emptied, and the accelerator gets copies."""
+        """`save_state` and `load_state` continue with the lists that they were given, so these are
+        emptied and the accelerator gets copies."""
         for word in ("_optimizers", "_schedulers"):
             theirs = getattr(self.accelerator, word)
             setattr(self.accelerator, word, list(theirs))

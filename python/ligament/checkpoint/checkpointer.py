@@ -236,7 +236,7 @@ class Checkpointer:
         return metric_history.carried(self._saved(self.run), step)
 
     def _warn_of_later_steps(self, step: int) -> None:
-        """Another process may have continued the run since this one restored it."""
+        """Warns if another process may have continued the run since this one restored it."""
         later = [one for one in self._steps(self.run) if one > step]
         if later and not self._warned:
             self._warned = True
@@ -288,7 +288,7 @@ class Checkpointer:
         return restored
 
     def _source(self, run: str) -> int | None:
-        """The newest step of a run. This run may not have one yet."""
+        """The newest step of a run; None if this run has none yet."""
         found = self._steps(run)
         if not found and run != self.run:
             raise NotFoundError(
@@ -522,7 +522,7 @@ class Checkpointer:
 
 
 def _in_place(part: Any) -> bool:
-    """Whether its tensors are filled in place."""
+    """Whether the tensors of the part are filled in place."""
     if tensors.has_state(part):
         return False
     return (
@@ -542,7 +542,7 @@ def _state_of(name: str, part: Any) -> Any:
 
 
 def _is_own(part: Any) -> bool:
-    """Whether ranks may have different values of it: trained parameters are the same on all
+    """Whether ranks may have different values of the part: trained parameters are the same on all
     ranks."""
     return not tensors.is_model(part) and not tensors.is_optimizer(part)
 

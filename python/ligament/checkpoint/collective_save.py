@@ -275,7 +275,7 @@ class CollectiveSave:
             ranks.answer_all(number, "done", failure)
 
     def gather(self, number: int, call: str) -> list[Any]:
-        """At rank 0: what all ranks hold, if all make the same call."""
+        """At rank 0: gathers what all ranks hold; raises unless all make the same call."""
         self._meet()
         have = self.ranks.gather(number, "have", call)
         for rank, one in enumerate(have):
@@ -284,7 +284,8 @@ class CollectiveSave:
         return have
 
     def changed(self, have: list[Any]) -> MismatchError:
-        """At rank 0: some ranks hold the same as at the previous save, and some do not."""
+        """At rank 0: the error to raise if only some ranks hold the same as at the previous
+        save."""
         held = [
             one["held"] if "held" in one else before
             for one, before in zip(have, self._held, strict=True)
@@ -302,7 +303,7 @@ class CollectiveSave:
         )
 
     def _give_up(self, number: int, call: str, error: BaseException) -> None:
-        """This rank cannot report what it holds: notifies all ranks of the error."""
+        """Notifies all ranks that this rank cannot report what it holds."""
         ranks = self.ranks
         self._tell(number, {"call": call, **packed(error)})
         if ranks.rank == 0:
@@ -312,7 +313,7 @@ class CollectiveSave:
 
     @contextmanager
     def _leaving(self, number: int) -> Iterator[None]:
-        """A call that fails here has ended."""
+        """Ends a call that fails here."""
         try:
             yield
         except Exception:
@@ -466,12 +467,12 @@ class _Save:
         try:
             self.ranks.heard(self.number, "done", f"commit '{self.name}'", _GRACE_S)
         except TimeoutError as error:
-            # This rank has failed: rank 0 is not to commit, should it come to look.
+            # This rank has failed: rank 0 must not commit if it looks for the part.
             self.ranks.tell(self.number, "part", packed(error))
             raise
 
     def lead_in_failure(self, error: BaseException) -> None:
-        """The part could not be started."""
+        """Reports that the part could not be started."""
         ranks = self.ranks
         if self.known is not None:
             ranks.tell(self.number, "have", {"call": self.call, "same": self.known})

@@ -222,7 +222,7 @@ class StorageWriter(_Place, storage.StorageWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
-        """A name is not a path by which DCP could choose a storage."""
+        """False: a name is not a path from which DCP could choose a storage."""
         return False
 
     def _let_go(self) -> None:
@@ -251,7 +251,7 @@ class StorageWriter(_Place, storage.StorageWriter):
         """Nothing to do: staging is done when `stage` returns."""
 
     def close(self) -> None:
-        """Nothing is kept between saves."""
+        """Nothing to close: no state is kept between saves."""
 
 
 class StorageReader(_Place, storage.StorageReader):
@@ -336,7 +336,7 @@ class StorageReader(_Place, storage.StorageReader):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: _Path) -> bool:
-        """A name is not a path by which DCP could choose a storage."""
+        """False: a name is not a path from which DCP could choose a storage."""
         return False
 
 
@@ -350,7 +350,7 @@ def _bytes(data: io.BytesIO) -> Any:
 
 
 def _box(item: WriteItem, order: int) -> tuple[Any, Any, int]:
-    """The position of an item's tensor in the whole tensor; None: it is the whole tensor."""
+    """The position of an item's tensor in the whole tensor; None if it is the whole tensor."""
     about = item.tensor_data
     if about is None or about.chunk.sizes == about.size:
         return None, None, order
@@ -396,7 +396,7 @@ def _slices(item: ReadItem, shape: tuple[int, ...]) -> Any:
 
 
 def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
-    """Groups of limited size, so that memory which waits to be copied stays small."""
+    """Groups of limited size, so that little memory waits to be copied."""
 
     def size_of(item: ReadItem) -> int:
         _, _, shape, size, *_ = rows[item.storage_index.fqn]
@@ -410,7 +410,7 @@ def _groups(items: list[ReadItem], rows: _Rows) -> Iterator[list[ReadItem]]:
 
 
 def _text(metadata: Metadata) -> str:
-    """The structure of the model: a flat dict of its tensors, and DCP's metadata."""
+    """The text of the model's structure: a flat dict of its tensors, and DCP's metadata."""
     described: dict[str, Any] = {}
     for name, one in metadata.state_dict_metadata.items():
         if isinstance(one, BytesStorageMetadata):

@@ -25,7 +25,8 @@ _Path = str | os.PathLike[str]
 
 
 def _bases() -> tuple[type, ...]:
-    """The interface of each that is imported; of the first that can be, if none is."""
+    """The interfaces of those that are imported; if none is, that of the first that can be
+    imported."""
     packages = ("lightning.fabric", "lightning_fabric")
     loaded = [name for name in packages if name in sys.modules]
     found = []

@@ -2,7 +2,7 @@
 
 Everything goes through the job's own rendezvous store (torch.distributed's), as JSON under keys
 that start with the number of the call. Rank 0 gathers and answers; a rank that fails sends the
-error in place of its message, and rank 0 reports it to all. Every wait has a deadline, and ends
+error instead of its message, and rank 0 reports it to all. Every wait has a deadline, and ends
 early if the awaited process is on this host and has ended.
 """
 
@@ -112,7 +112,7 @@ class Ranks:
             raise _lost(error) from None
 
     def drop(self, *keys: str) -> None:
-        """Removes messages. One that cannot be removed wastes only a few bytes."""
+        """Removes messages. A message that cannot be removed wastes only a few bytes."""
         for key in keys:
             try:
                 self._store.delete_key(key)
@@ -166,7 +166,7 @@ class Ranks:
     # --- calls ----------------------------------------------------------------------------------
 
     def arrive(self, error: BaseException | None) -> None:
-        """Every rank reports that it is ready, or why it is not."""
+        """Reports that this rank is ready, or why it is not; every rank calls it."""
         self.put(f"here/{self.rank}", {"process": self._me} if error is None else packed(error))
 
     def all_here(self) -> None:

@@ -125,7 +125,7 @@ class Callback(TrainerCallback):
             self._restore_rng()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Within an epoch, the Trainer has skipped the used data by now."""
+        """Within an epoch, the Trainer has already skipped the used data."""
         if self._rng is not None:
             self._restore_rng()
 

@@ -10,9 +10,9 @@ from ..plural import listed
 from .replicas import ADVICE
 
 # What a rank reports of a tensor: name, dtype, whole shape, start and shape of its box (None: it
-# has all of it; []: nothing of it), bytes of its box, the number of the tensor that it is the same
-# memory as (-1: none), whether the first rank that has it is to write it where all have all of it,
-# and whether it belongs to a piece: a part of which other ranks hold other tensors.
+# has all of it; []: nothing of it), bytes of its box, the number of the tensor whose memory it
+# shares (-1: none), whether the first rank that has it writes it if all have all of it, and whether
+# it belongs to a piece: a part of which other ranks hold other tensors.
 Held = list[Any]
 
 

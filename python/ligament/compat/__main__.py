@@ -50,19 +50,19 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
             module.__path__ = pkgutil.extend_path(module.__path__, name)
 
     def is_package(self, name: str) -> bool:
-        """Of ours."""
+        """Whether Ligament's module is a package."""
         ours = _ours(name)
         return ours is not None and ours.submodule_search_locations is not None
 
     def get_code(self, name: str) -> CodeType | None:
-        """For `-m`."""
+        """The code of Ligament's module, for `-m`."""
         ours = _ours(name)
         loader = ours.loader if ours else None
         assert ours is not None and isinstance(loader, importlib.abc.InspectLoader)
         return loader.get_code(ours.name)
 
     def get_source(self, name: str) -> str | None:
-        """Of ours, for tracebacks."""
+        """The source of Ligament's module, for tracebacks."""
         ours = _ours(name)
         loader = ours.loader if ours else None
         return (

@@ -1,5 +1,5 @@
-"""StepMesh's module on the mesh: everything is configured by DMLC_* and STEPMESH_* variables, one
-role and one `init` per process."""
+"""StepMesh's module, implemented by the mesh: everything is configured by DMLC_* and STEPMESH_*
+variables, one role and one `init` per process."""
 
 from __future__ import annotations
 
@@ -118,10 +118,10 @@ class SimpleNotify:
             mesh.wait(self._handlers.pop(0))
 
     def block_now_stream(self) -> None:
-        """The other calls have waited."""
+        """Does nothing: the other calls have already waited."""
 
     def block_now_stream_and_get_batch(self) -> None:
-        """Takes a batch."""
+        """Takes a batch of requests."""
         self._batch = get_batch()
 
     def get_future_batch_data(self) -> list[tuple[int, list[Any], list[int]]]:

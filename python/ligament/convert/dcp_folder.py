@@ -131,7 +131,7 @@ class _Folder:
             offset + length > size
         ):
             raise CorruptError(f"'{name}' is outside '{place}'")
-        self.budget.take(length, f"'{name}'")  # many may say that they lie in the same place
+        self.budget.take(length, f"'{name}'")  # many may refer to the same place
         with open(place, "rb") as opened:
             opened.seek(offset)
             return weights_only(io.BytesIO(opened.read(length)), f"{place}: {name}")

@@ -52,7 +52,7 @@ def read_h5(path: str, budget: Budget) -> Found:
                 found[name.removeprefix("model_weights/")] = _array(item, name, path, budget)
     except (Error, MemoryError):
         raise
-    except Exception as error:  # whatever a hostile file makes of the library
+    except Exception as error:  # a hostile file may make the library raise anything
         raise CorruptError(f"cannot read '{budget.source}': {error}") from None
     if not found:
         raise CorruptError(f"'{budget.source}' contains no tensor")
@@ -105,13 +105,13 @@ def _array(item: Any, name: str, path: str, budget: Budget) -> Any:
         budget.check(math.prod(item.chunks) * item.dtype.itemsize, f"a chunk of '{name}'")
     budget.take(count, f"'{name}'")
     offset = item.id.get_offset()
-    if offset is not None and count > 0:  # not packed: it is used where it lies
+    if offset is not None and count > 0:  # not packed: it is used in place
         value: Any = np.memmap(path, item.dtype, "r", offset, item.shape)
     else:
         value = np.asarray(item[()])
     if value.dtype.kind != "V":
         return value
-    if value.dtype.itemsize != 2:  # HDF5 has no word for these, and Keras writes them as bytes
+    if value.dtype.itemsize != 2:  # HDF5 has no type for these, and Keras writes them as bytes
         raise UnsupportedError(f"'{name}' of '{source}' has the ambiguous dtype {item.dtype}")
     return value.view(ml_dtypes.bfloat16)
 

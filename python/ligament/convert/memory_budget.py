@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import CorruptError, LimitError
 
 _LEAST = 16 << 20
-_RATIO = 100  # how much larger than its file what is unpacked from it may be
+_RATIO = 100  # maximum ratio of unpacked bytes to the size of the file
 _DEPTH_MOST = 100
 _ITEMS_MOST = 2_000_000
 

@@ -3,10 +3,10 @@
     python -m ligament.convert.npz read PATH LIMIT
     python -m ligament.convert.npz write PATH
 
-Standard input is a socket. `read` answers through it where the arrays of PATH lie; compressed ones
-are unpacked to standard output, a file, and may claim LIMIT bytes in all (0: the default of
+Standard input is a socket. `read` sends the positions of the arrays of PATH through it; compressed
+arrays are unpacked to standard output, a file, and may use LIMIT bytes in total (0: the default of
 memory_budget.py). `write` receives a line of JSON and the elements of the tensors and writes the
-archive PATH to standard output. A failure is answered as {"status", "error"}. No pickle is read."""
+archive PATH to standard output. A failure is reported as {"status", "error"}. No pickle is read."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Header:
 
 
 def read(path: str, limit: int, unpacked: BinaryIO) -> list[dict[str, Any]]:
-    """Where the arrays lie: in the archive, or unpacked. All checksums are verified."""
+    """The positions of the arrays: in the archive, or unpacked. All checksums are verified."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         budget = Budget(path, size, limit or None)
@@ -70,7 +70,7 @@ def read(path: str, limit: int, unpacked: BinaryIO) -> list[dict[str, Any]]:
             raise CorruptError(f"'{path}' is not a valid .npz file: {error}") from None
         except (Error, MemoryError):
             raise
-        except Exception as error:  # whatever a hostile file makes of zipfile
+        except Exception as error:  # a hostile file may make zipfile raise anything
             if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a negative offset
                 raise
             said = " ".join(str(error).split())[:300]
@@ -111,7 +111,7 @@ def _array(
 
 
 def _name(info: zipfile.ZipInfo, source: str) -> str:
-    """A tensor's: nothing is extracted under it."""
+    """The name of a tensor; nothing is extracted under this name."""
     if "\0" in info.orig_filename:
         raise CorruptError("NUL in an entry name")
     name = info.filename.removesuffix(".npy")
@@ -131,7 +131,7 @@ def _name(info: zipfile.ZipInfo, source: str) -> str:
 
 
 def _offset(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Of an entry's first byte, after its local header."""
+    """The offset of an entry's first byte, after its local header."""
     local = os.pread(file.fileno(), _LOCAL.size, info.header_offset)
     name_bytes, extra_bytes = _LOCAL.unpack(local)
     return int(info.header_offset + _LOCAL.size + name_bytes + extra_bytes)
@@ -177,7 +177,8 @@ def _dtype(dtype: np.dtype[Any], name: str) -> str:
 
 
 def write(stream: BinaryIO, file: BinaryIO) -> None:
-    """Entries are stored uncompressed and dated 1980: equal tensors make equal files."""
+    """Writes an archive. Entries are uncompressed and dated 1980, so that equal tensors give equal
+    files."""
     tensors = json.loads(stream.readline())
     for tensor in tensors:
         if tensor["dtype"] not in _DTYPES:
@@ -207,7 +208,7 @@ def _write_array(archive: zipfile.ZipFile, tensor: dict[str, Any], stream: Binar
         while left > 0:
             piece = stream.read(min(left, _PIECE_BYTES))
             if not piece:
-                raise CorruptError("the tensors end early")
+                raise CorruptError("the tensor data is truncated")
             entry.write(piece)
             left -= len(piece)
 
@@ -235,7 +236,7 @@ def _answer(words: list[str]) -> Any:
 
 
 def main(words: list[str]) -> int:
-    """Reads or writes as the words say, and answers."""
+    """Runs the command given by the arguments and sends the reply."""
     warnings.simplefilter("ignore")  # NumPy's, about headers
     answer = json.dumps(_answer(words)).encode()
     with open(0, "wb", closefd=False) as reply:

@@ -16,14 +16,14 @@ def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
 
     try:
         return torch.load(source, map_location="cpu", weights_only=True, mmap=mapped or None)
-    except Exception as error:  # whatever a hostile file makes of the reader
+    except Exception as error:  # a hostile file may raise anything
         said = str(error).strip() or repr(error)
         if "weights only" in said.lower() or "weights_only" in said.lower():
             word = re.search(r"GLOBAL ([\w.]+)", said)
             raise UnsupportedError(
-                f"'{name}' holds more than tensors and plain values"
+                f"'{name}' contains objects other than tensors and plain values"
                 + (f" ({word.group(1)})" if word else "")
-                + ", and nothing else is unpickled here: save the state_dict() instead"
+                + ", which are not unpickled (save the state_dict() instead)"
             ) from None
         first = said.splitlines()[0][:300]
         raise CorruptError(f"torch cannot read '{name}': {first}") from None

@@ -6,7 +6,7 @@ from . import aws
 
 
 def provide(uri: str) -> None:
-    """Passes on what the service of this URI needs; for other URIs does nothing. Called before
-    every opening, so that changed variables and files take effect."""
+    """Passes on the credentials for the service of this URI; does nothing for other URIs. Called
+    each time a store is opened, so that changed variables and files take effect."""
     if uri[:3].lower() == "s3:":
         aws.provide()

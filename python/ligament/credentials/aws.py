@@ -3,7 +3,7 @@
 In order: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; the profile AWS_PROFILE
 (default: `default`) of AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials), then of AWS_CONFIG_FILE
 (~/.aws/config). Region: AWS_REGION, AWS_DEFAULT_REGION, the profile's. Endpoint:
-AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's. Options of a URI have precedence.
+AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's. Options of a URI take precedence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def provide() -> None:
 
 
 def find(variables: Mapping[str, str]) -> dict[str, str | None]:
-    """What the environment says; None removes what was set before, names that are absent stay."""
+    """The credentials in the environment; None removes a value that was set before, and absent
+    names are unchanged."""
     profile = _profile(variables)
     found: dict[str, str | None] = {}
     keys = {name: variables.get(names[0]) for name, names in KEYS.items()}
@@ -49,7 +50,7 @@ def find(variables: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _profile(variables: Mapping[str, str]) -> dict[str, str]:
-    """The entries of the profile in both files; those of the credentials file have precedence."""
+    """The entries of the profile in both files; those of the credentials file take precedence."""
     name = variables.get("AWS_PROFILE") or variables.get("AWS_DEFAULT_PROFILE") or "default"
     home = Path(variables.get("HOME") or "~").expanduser() / ".aws"
     files = (
@@ -62,7 +63,7 @@ def _profile(variables: Mapping[str, str]) -> dict[str, str]:
         try:
             parser.read(Path(path).expanduser())
         except (configparser.Error, UnicodeDecodeError):
-            continue  # another program's file: what it says is not known
+            continue  # another program's file, whose contents are unknown
         for one in (name, section) if name == "default" else (section,):
             if parser.has_section(one):
                 entries.update((k, v.strip()) for k, v in parser.items(one) if v)

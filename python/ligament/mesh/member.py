@@ -298,8 +298,8 @@ class Mesh:
         return batch
 
     def _maker(self) -> Callable[[tensors.Fresh, Any], Any]:
-        """Creates tensors of the requested framework. Without a request, a framework that happens
-        to be imported must not limit the dtypes that can arrive."""
+        """Creates tensors of the requested framework. Without a request, a framework that is merely
+        imported must not limit the dtypes that can arrive."""
         make: Callable[[tensors.Fresh, Any], Any]
         make = tensors.framework(self._framework or self._loaded()).result
         if self._framework is not None or self._loaded() == "numpy":

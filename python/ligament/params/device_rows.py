@@ -124,7 +124,7 @@ class DeviceRows:
             return self._find(ids, bound, bags=bags)[1]
 
     def mark(self) -> None:
-        """Other streams wait for what the current one does with `values` up to here."""
+        """Makes other streams wait for the current one's work on `values` so far."""
         with self._turn():
             pass
 
@@ -189,7 +189,7 @@ class DeviceRows:
             self._spare = torch.arange(self._rows, device=self.device)
 
     def advance(self) -> None:
-        """The worker's clock has advanced."""
+        """Called when the worker's clock has advanced."""
         self._clock += 1
         if not self.alone and self._clock % self._clocks == 0:
             self.refresh()
@@ -198,7 +198,8 @@ class DeviceRows:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One thread at a time; a stream waits for what another one has done with the cache."""
+        """Admits one thread at a time; a stream waits for the work of other streams on the
+        cache."""
         with self._lock, torch.no_grad():
             if self._last is not None:
                 stream = torch.cuda.current_stream(self.device)
@@ -207,7 +208,8 @@ class DeviceRows:
             yield
 
     def _change_stream(self, stream: Any) -> None:
-        """Memory of another stream is not reused before this one is done with it."""
+        """Switches the cache to a stream, which waits for the previous one. Memory of other streams
+        is not reused before this one is done with it."""
         if self._stream is not None:
             self._last.record(self._stream)
             stream.wait_event(self._last)
@@ -218,7 +220,8 @@ class DeviceRows:
         self._stream, self._latest = stream, None
 
     def _again(self, ids: torch.Tensor) -> torch.Tensor:
-        """Most gradients are those of the latest lookup, whose rows are still where they were."""
+        """The slots of the latest lookup, if its rows are still in place: most gradients belong to
+        it."""
         if self._latest is not None:
             before, slots = self._latest
             where = (ids.data_ptr(), ids.shape, ids.stride())
@@ -234,8 +237,8 @@ class DeviceRows:
     def _find(
         self, ids: torch.Tensor, bound: int, current: bool = True, bags: Bags = NONE
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The slots, and with kernels the bags. `current`: what others may have changed is read
-        again."""
+        """The slots, and with kernels the bags. `current`: rows that others may have changed are
+        read again."""
         self.tick += 1
         self._latest = None
         slots, sums, complete = self._look(ids, bound, current, bags)
@@ -252,7 +255,7 @@ class DeviceRows:
     def _look(
         self, ids: torch.Tensor, bound: int, current: bool, bags: Bags
     ) -> tuple[torch.Tensor, torch.Tensor, bool]:
-        """As RowKernels.find. The only wait for the device if all are cached."""
+        """Like RowKernels.find. This is the only wait for the device if all rows are cached."""
         if self._kernels is not None:
             return self._kernels.find(ids, bound, bags, self._number())
         slots, usable = self._slots(ids, current)
@@ -269,7 +272,7 @@ class DeviceRows:
         return slots, torch.where(self.read[slots] == self.epoch, slots, -1)
 
     def _read_missing(self, ids: torch.Tensor, bound: int, current: bool) -> int:
-        """How many of the ids had no usable row."""
+        """Reads the missing rows; returns how many ids had no usable row."""
         check_range(ids, bound)
         slots, usable = self._slots(ids, current)
         stale = usable < 0
@@ -279,15 +282,16 @@ class DeviceRows:
         return missing
 
     def _lead(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The numbers of the slots, and for each slot the number of one that is equal: the same one
-        for all that are equal. Faster than sorting, and does not wait for the device."""
+        """The numbers of the slots, and for each slot the number of a representative among equal
+        slots. Faster than sorting, and does not wait for the device."""
         order = torch.arange(slots.numel(), dtype=torch.int32, device=self.device)
         self.leaders.index_copy_(0, slots, order)
         return order, self.leaders.index_select(0, slots)
 
     def _step(self, slots: torch.Tensor, leaders: torch.Tensor, sums: torch.Tensor) -> None:
-        """One step of the optimizer. The sum of a slot is at its leader's number; at the others is
-        zero, which is added to the row as well, or they get what the leader gets."""
+        """One step of the optimizer. The sum of a slot is at the number of its representative.
+        Other numbers of the slot have zero, which is also added to the row, or get the same as the
+        representative."""
         rate = self._place.rate()
         if row_steps.adds(self.optimizer, self.values.dtype):
             self.values.index_add_(0, slots, row_steps.change(self.optimizer, rate, sums))
@@ -360,14 +364,14 @@ class DeviceRows:
         return to
 
     def _take(self, count: int) -> torch.Tensor:
-        """Free slots, after an eviction if need be."""
+        """Free slots, after an eviction if necessary."""
         if self._spare.numel() < count:
             self._evict(count - self._spare.numel())
         taken, self._spare = self._spare[:count], self._spare[count:]
         return taken
 
     def _evict(self, count: int) -> None:
-        """The rows that have not been used for longest; none of those in use now."""
+        """Evicts the least recently used rows; none of those in use now."""
         held = torch.ones(self._rows, dtype=torch.bool, device=self.device)
         held[self._spare] = False
         idle = int((held & (self.used < self.tick)).sum())

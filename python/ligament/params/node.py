@@ -43,7 +43,7 @@ class Setup:
     batch_threads: int = 0
 
     def open(self, tables: tuple[described.Table, ...], code: int, hashed: bool) -> _core.Params:
-        """Joins."""
+        """Joins the job."""
         place = self.place
         scheduler = bool(place.scheduler)
         return _core.Params(
@@ -179,7 +179,7 @@ class Server:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
-        self._own: list[Worker] = []  # made by `worker`: no one else holds them
+        self._own: list[Worker] = []  # created by `worker`: nothing else refers to them
         self._core = self._setup.open(self._tables, self._code, self._hashed)
         self._rank, self._nodes, self._num_keys = self._core.facts()
         self._finalizer = weakref.finalize(self, self._core.close)

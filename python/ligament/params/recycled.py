@@ -1,4 +1,4 @@
-"""Host memory for results that is used again once nothing refers to them: the page faults of fresh
+"""Host memory for results, which is reused once nothing refers to them: the page faults of fresh
 memory take longer than copying the rows into it."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ _MOST = 3  # results that a training loop holds at a time
 
 
 class Recycled:
-    """Gives out tensors. A buffer is free again when the last tensor in it has gone: each holds a
-    reference to it."""
+    """Allocates tensors. A buffer is free again when the last tensor in it has been freed: each
+    holds a reference to it."""
 
     def __init__(self) -> None:
         self._buffers: list[mmap.mmap] = []

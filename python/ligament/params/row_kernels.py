@@ -1,4 +1,4 @@
-"""The library's kernels for cached rows: one launch for what takes torch many operations."""
+"""The library's kernels for cached rows: one launch replaces many operations of torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS = (row_steps.ADD, row_steps.SGD, row_steps.ADAGRAD)
 
 
 class Bags(NamedTuple):
-    """Which of the ids are summed."""
+    """The bags of ids that are summed."""
 
     starts: torch.Tensor | None  # the first position of each; None: `size` ids each
     number: int
@@ -41,7 +41,7 @@ def _address(tensor: torch.Tensor | None) -> int:
 
 
 class RowKernels:
-    """For one cache."""
+    """The kernels of one cache."""
 
     def __init__(self, cache: DeviceRows, slots: DenseSlots, device: int) -> None:
         self._cache = cache
@@ -56,7 +56,7 @@ class RowKernels:
         self._core = _core.DeviceRows(device, *addresses, *numbers, eps, decay)
 
     def used_by(self, stream: torch.cuda.Stream) -> None:
-        """The stream may use memory of another one."""
+        """Lets the stream use memory of another one."""
         self._sums.record_stream(stream)
 
     def find(
@@ -118,7 +118,7 @@ def _listed(places: torch.Tensor | None, ids: torch.Tensor) -> torch.Tensor | No
 
 
 def row_kernels(cache: DeviceRows) -> RowKernels | None:
-    """None: torch's operations do the work."""
+    """The kernels for a cache; None: torch's operations are used."""
     slots = cache.slot_map
     if not isinstance(slots, DenseSlots) or cache.values.dtype != torch.float32:
         return None
@@ -131,5 +131,5 @@ def row_kernels(cache: DeviceRows) -> RowKernels | None:
 
 
 def _number(cache: DeviceRows) -> int | None:
-    """Of a CUDA device."""
+    """The number of a CUDA device."""
     return cache.values.get_device() if cache.device.type == "cuda" else None

@@ -1,5 +1,5 @@
-"""Where the rows of a module come from: host memory, for ids there or on a device, or a cache on
-that device. All give the same rows, and sum the gradients of an id before they push them."""
+"""The sources of a module's rows: host memory, for ids there or on a device, or a cache on that
+device. All return the same rows, and sum the gradients of an id before they push them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Found(NamedTuple):
         return self.rows if self.places is None else self.rows.index_select(0, self.places)
 
     def all_places(self) -> torch.Tensor:
-        """Also if row i belongs to id i."""
+        """The place of each id, even if row i belongs to id i."""
         if self.places is not None:
             return self.places
         return torch.arange(len(self.rows), device=self.rows.device)
 
 
 class Gradients(NamedTuple):
-    """Of ids: a gradient, and its places in it; the padding has none."""
+    """The gradient of ids, and the places of the ids in it; the padding has none."""
 
     rows: torch.Tensor
     places: Places
@@ -44,10 +44,11 @@ class RowSource(Protocol):
     """Ids are int64 in one dimension, on the device of the source."""
 
     def pull(self, worker: Worker, ids: torch.Tensor) -> Found:
-        """Reads rows; `pulled` follows when they have been used. Refuses ids out of range."""
+        """Reads rows; the caller calls `pulled` after it has used them. Refuses ids out of
+        range."""
 
     def pulled(self) -> None:
-        """The current stream has been given all work that uses the rows."""
+        """Called when all work that uses the rows is queued on the current stream."""
 
     def bags(self, ids: torch.Tensor, bags: Bags) -> torch.Tensor | None:
         """The sums or means of bags of rows, in memory that nothing else uses; None: pull the rows,
@@ -85,13 +86,14 @@ class HostRows:
 
 
 class StagedRows:
-    """For ids on a device: each row crosses once, through pinned memory on the current stream."""
+    """For ids on a device: each row is transferred once, through pinned memory on the current
+    stream."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
 
     def _host(self, count: int, device: torch.device) -> torch.Tensor:
-        """torch's allocator reuses pinned memory when the copies from it have been made."""
+        """Pinned memory; torch's allocator reuses it after the copies from it have completed."""
         shape = (count, self._place.length)
         return torch.empty(shape, dtype=self._place.dtype, pin_memory=device.type == "cuda")
 

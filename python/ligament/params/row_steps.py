@@ -27,12 +27,12 @@ def sums_up(optimizer: Optimizer) -> bool:
 
 
 def adds(optimizer: Optimizer, dtype: torch.dtype) -> bool:
-    """Whether a step adds `change` to a row, rounded once."""
+    """Whether a step adds `change` to a row with a single rounding."""
     return sums_up(optimizer) and dtype != torch.bfloat16
 
 
 def change(optimizer: Optimizer, rate: float, gradient: Rows) -> Rows:
-    """What such a step adds."""
+    """The change that such a step adds to a row."""
     return gradient if optimizer[0] == ADD else gradient * -rate
 
 
@@ -91,7 +91,7 @@ def listed(places: Places, count: int, device: torch.device) -> torch.Tensor | N
 
 
 def unpadded(ids: torch.Tensor, places: Places, padding: int | None) -> tuple[torch.Tensor, Places]:
-    """Without the id that has no gradient."""
+    """Removes the id that has no gradient."""
     if padding is None:
         return ids, places
     kept = (ids != padding).nonzero().view(-1)

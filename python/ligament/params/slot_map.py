@@ -1,5 +1,4 @@
-"""Where cached rows are: the slot of each id, on the device, so that ids there are looked up
-without the host."""
+"""The slot of each cached id, on the device, so that ids there are looked up without the host."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ class SlotMap(Protocol):
 
 
 class DenseSlots:
-    """One element for every possible id, and one for all others."""
+    """A map with one element for every possible id, and one for all others."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._count = count
@@ -82,5 +81,5 @@ class SortedSlots:
 
 
 def slot_map(limit: int, device: torch.device) -> SlotMap:
-    """For ids below `limit`."""
+    """The map for ids below `limit`."""
     return DenseSlots(limit, device) if limit <= _DENSE_IDS else SortedSlots(device)

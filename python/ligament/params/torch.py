@@ -117,7 +117,7 @@ class _Bags(torch.autograd.Function):
 
 
 class _Table(torch.nn.Module):
-    """The common part of both modules: `num` rows of a server, starting at the first key of a
+    """The base class of both modules: `num` rows of a server, starting at the first key of a
     table."""
 
     def __init__(
@@ -163,7 +163,7 @@ class _Table(torch.nn.Module):
     # --- rows -----------------------------------------------------------------------------------
 
     def worker(self) -> Worker:
-        """The one that was given, or this thread's."""
+        """The worker that was passed, or this thread's."""
         return self._worker or self._server.worker()
 
     def keys(self, ids: torch.Tensor) -> torch.Tensor:
@@ -182,7 +182,7 @@ class _Table(torch.nn.Module):
             cache.prefetch(flat)
 
     def _flat(self, ids: torch.Tensor) -> torch.Tensor:
-        """In one dimension, on their device, as int64."""
+        """The ids in one dimension, on their device, as int64."""
         if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
             raise InvalidError(f"ids must be integers, not {ids.dtype}")
         return ids.detach().reshape(-1).to(torch.int64)

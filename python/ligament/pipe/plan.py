@@ -411,12 +411,12 @@ def _options(data: Any, path: str | Path) -> solver.Options:
     """A file is not trusted: every option must have the type of its default."""
     known = {f.name: f.default for f in fields(solver.Options)}
     if not isinstance(data, dict) or data.keys() - known.keys():
-        raise InvalidError(f"{path} has options that this version does not support")
+        raise InvalidError(f"{path} contains options that this version does not support")
     for key, value in data.items():
         if not _suits(known[key], value):
-            raise InvalidError(f"{path} has {value!r} for the option {key}")
+            raise InvalidError(f"{path}: invalid value of option {key}: {value!r}")
     if data.get("ties", "sum") not in solver.TIES:
-        raise InvalidError(f"{path} has {data['ties']!r} for the option ties")
+        raise InvalidError(f"{path}: invalid value of option ties: {data['ties']!r}")
     return solver.Options(**data)
 
 
@@ -436,5 +436,5 @@ def _suits(default: Any, value: Any) -> bool:
 def _indexes(values: Any, path: str | Path) -> list[int]:
     good = isinstance(values, list) and all(isinstance(v, int) and 0 <= v < 2**31 for v in values)
     if not good:
-        raise InvalidError(f"{path} has a stage or device that is not an index")
+        raise InvalidError(f"{path}: a stage or device is not an index")
     return list(values)

@@ -90,9 +90,8 @@ __all__ = [
     "weights",
 ]
 
-# The first that says "mine" has it: a Keras layer may be a torch module as well, and what has a
-# buffer or DLPack
-# is an array to NumPy.
+# The first adapter that claims a value gets it: a Keras layer may also be a torch module, and
+# anything with a buffer or DLPack is an array to NumPy.
 _ADAPTERS: tuple[tuple[str, ModuleType], ...] = (
     ("keras", of_keras),
     ("tf_keras", of_keras2),
@@ -146,7 +145,7 @@ _core.set_describe(_describe)
 
 
 def _on_gpu(values: list[Any]) -> list[int]:
-    """Which of them lie in device memory that the core can reach."""
+    """Returns which of the values are in device memory that the core can access."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []
@@ -154,8 +153,8 @@ def _on_gpu(values: list[Any]) -> list[int]:
 
 
 def lend(values: list[Any], writable: bool = False) -> list[Any]:
-    """The same tensors, those in device memory that the core can reach described as such: for the
-    calls of the core that read them there, or (`writable`) fill them."""
+    """Returns the tensors, with a description in place of each one in device memory that the core
+    can access: for calls of the core that read them there, or (`writable`) fill them."""
     places = _on_gpu(values)
     if not places:
         return values
@@ -165,9 +164,9 @@ def lend(values: list[Any], writable: bool = False) -> list[Any]:
 
 
 def exchange(push: Sequence[Any], pull: Sequence[Any], ordered: bool) -> Any:
-    """The tensors of a mesh's request where some are in device memory that the core can reach, as
-    an object with `push`, `pull`, `stream` and `filled(stream)`; None where all are in host
-    memory. `ordered`: after what is queued on the framework's current stream."""
+    """The tensors of a mesh's request as an object with `push`, `pull`, `stream` and
+    `filled(stream)`, if some are in device memory that the core can access; None if all are in host
+    memory. `ordered`: ordered after the work queued on the framework's current stream."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None
@@ -195,13 +194,13 @@ def current_stream() -> Any:
 
 
 def device_number(device: Any) -> int:
-    """The number of a CUDA device, given as torch takes it."""
+    """The number of a CUDA device, which is given in any form that torch accepts."""
     framework("torch")
     return torch_gpu.number_of(device)
 
 
 def own_device() -> int:
-    """The CUDA device that tensors are received on unless the caller says otherwise; -1: none."""
+    """The CUDA device on which tensors are received by default; -1: none."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return -1
@@ -209,14 +208,14 @@ def own_device() -> int:
 
 
 def lendable(value: Any) -> bool:
-    """Whether the core can fill it in device memory."""
+    """Whether the core can fill the tensor in device memory."""
     return bool(_on_gpu([value])) and torch_gpu.lendable(value)
 
 
 def snapshot(values: list[Any], reserve: float) -> tuple[list[Any], dict[int, bool]]:
-    """Tensors in device memory as they are now, described for the core: copies where the device has
-    room apart from the reserve. Of each of them whether it has to be read before the caller goes
-    on, because it is the caller's own memory."""
+    """A snapshot of tensors in device memory, described for the core: copies, if the device has
+    room besides the reserve. Also returns for each tensor whether it has to be read before the
+    caller continues, because it is the caller's own memory."""
     places = _on_gpu(values)
     if not places:
         return values, {}
@@ -225,8 +224,8 @@ def snapshot(values: list[Any], reserve: float) -> tuple[list[Any], dict[int, bo
 
 
 def hold(batch: _core.Batch, values: list[Any]) -> bytes:
-    """Turns the batch of these tensors into a snapshot where that is free; returns which of them
-    must be copied before the caller continues (1) because their owner may write to them."""
+    """Turns the batch of these tensors into a snapshot where that needs no copy; returns which of
+    them must be copied before the caller continues (1), because their owner may write to them."""
     flags = bytearray(len(values))
     by_adapter: dict[ModuleType | None, list[int]] = {}
     for i, value in enumerate(values):
@@ -253,8 +252,8 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def place(taker: Any) -> Any:
-    """The memory of a taker's tensor, as a Batch takes it, where it can be filled after all; None
-    where the tensor has to take over other memory."""
+    """The memory of a taker's tensor in the form that a Batch accepts, if it can be filled after
+    all; None if the tensor has to take over other memory."""
     find = getattr(taker, "place", None)
     return None if find is None else find()
 
@@ -434,8 +433,8 @@ def pieces(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def samples(parts: dict[str, Any], states: dict[str, Any]) -> dict[str, list[float]]:
-    """A few values of the parameters of the parts of a checkpoint, by which ranks notice that they
-    are not replicas; `states` has the tree of each part."""
+    """A few values of the parameters of the parts of a checkpoint, which show whether ranks hold
+    replicas; `states` has the tree of each part."""
     return torch_samples.samples(parts, states) if _has("torch") else {}
 
 
@@ -644,7 +643,8 @@ def callback_class() -> type:
 
 
 def start_at(model: Any, epoch: int | None) -> None:
-    """Makes training of this Keras model start at this epoch; None: where `fit` says."""
+    """Makes training of this Keras model start at this epoch; None: at the epoch passed to
+    `fit`."""
     adapter = _model_adapter(model)
     if adapter in (of_keras, of_keras2):
         adapter.start_at(model, epoch)

@@ -131,7 +131,7 @@ def cast(value: Any, fresh: Fresh) -> None:
 
 
 def empty(code: int, shape: tuple[int, ...], _device: Any = None) -> Any:
-    """Memory for a result, which the core fills and `result` then makes a tensor of."""
+    """Memory for a result: the core fills it, and `result` then makes it a tensor."""
     bytes_ = BYTES[code]
     for size in shape:
         bytes_ *= size

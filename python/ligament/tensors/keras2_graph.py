@@ -1,4 +1,4 @@
-"""The graph of a Keras 2 model, as `keras_graph` makes that of a Keras 3 model."""
+"""The graph of a Keras 2 model; `keras_graph` does the same for Keras 3."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _FLOW, _ORDER = "keras2/1", "keras2.layers/1"
 
 
 def graph(model: Any, signature: Signature | None) -> Layers:
-    """Functional and built sequential models by data flow, all others by order."""
+    """Builds the graph of functional and built sequential models from their data flow, of all
+    others from the order of their layers."""
     is_flow = _functional(model) is not None
     walk = _Walk(model, signature, _FLOW if is_flow else _ORDER)
     if is_flow:
@@ -24,7 +25,7 @@ def graph(model: Any, signature: Signature | None) -> Layers:
 
 
 def layer_names(model: Any, paths: list[str]) -> list[str]:
-    """What Keras calls the layers at these places."""
+    """Keras's names of the layers at these positions."""
     found = {path: item.name for path, item, _ in _entries(model)}
     return [found[path] for path in paths if path in found]
 
@@ -34,7 +35,7 @@ def _functional(model: Any) -> Any:
 
 
 class _Walk(Walk):
-    """Nodes of Keras 2 name their parts otherwise."""
+    """The attributes of nodes have other names in Keras 2."""
 
     entries = staticmethod(_entries)
     functional = staticmethod(_functional)
@@ -59,7 +60,7 @@ class _Walk(Walk):
         return list(sys.modules["tensorflow"].nest.flatten(node.outputs))
 
     def plain_arguments(self, node: Any) -> Any:
-        """What a call was given besides tensors; None where that is nothing."""
+        """The arguments of a call that are not tensors; None if there are none."""
         tf = sys.modules["tensorflow"]
         taken = {id(tensor) for tensor in self.taken(node)}
         flat = tf.nest.flatten((node.call_args, node.call_kwargs))

@@ -1,4 +1,4 @@
-"""The graph of a Keras model: by data flow where Keras knows it, else by the order of its
+"""The graph of a Keras model: from the data flow if Keras knows it, else from the order of its
 layers."""
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from .layers import Layers, Signature, Value, encoded, text_of
 from .of_keras import _entries
 
 _FLOW, _ORDER = "keras/1", "keras.layers/1"
-# What a layer is called, whether it is trained, and how Keras notes sharing change nothing of what
-# it computes; a frozen layer is the same layer.
+# The name of a layer, whether it is trained, and Keras's record of sharing do not affect what it
+# computes; a frozen layer is the same layer.
 _PASSED_OVER = ("name", "trainable", "shared_object_id", "build_config")
 
 
 def graph(model: Any, signature: Signature | None) -> Layers:
-    """Functional and built sequential models by data flow, all others by order."""
+    """Builds the graph of functional and built sequential models from their data flow, of all
+    others from the order of their layers."""
     flow = _functional(model)
     walk = Walk(model, signature, _FLOW if flow is not None else _ORDER)
     if flow is not None:
@@ -27,20 +28,20 @@ def graph(model: Any, signature: Signature | None) -> Layers:
 
 
 def layer_names(model: Any, paths: list[str]) -> list[str]:
-    """What Keras calls the layers at these places."""
+    """Keras's names of the layers at these positions."""
     found = {path: item.name for path, item, _ in _entries(model) if hasattr(item, "name")}
     return [found[path] for path in paths if path in found]
 
 
 def _functional(model: Any) -> Any:
-    """The functional model inside, or None."""
+    """The functional model that this model contains, or None."""
     keras = sys.modules["keras"]
     inner = getattr(model, "_functional", None) if isinstance(model, keras.Sequential) else model
     return inner if hasattr(inner, "_nodes_by_depth") else None
 
 
 class Walk:
-    """Makes the layers and calls of a model."""
+    """Collects the layers and calls of a model."""
 
     entries = staticmethod(_entries)
     functional = staticmethod(_functional)
@@ -53,27 +54,27 @@ class Walk:
 
     @property
     def model_class(self) -> Any:
-        """What every model is."""
+        """The base class of all models."""
         return sys.modules["keras"].Model
 
     def inputs_of(self, model: Any) -> list[Any]:
-        """The tensors that go into a functional model."""
+        """The input tensors of a functional model."""
         return list(model._inputs)
 
     def outputs_of(self, model: Any) -> list[Any]:
-        """Those that come out."""
+        """The output tensors of a functional model."""
         return list(model._outputs)
 
     def operation(self, node: Any) -> Any:
-        """What a node calls."""
+        """The operation that a node calls."""
         return node.operation
 
     def taken(self, node: Any) -> list[Any]:
-        """The tensors it takes."""
+        """The input tensors of a node."""
         return list(node.input_tensors)
 
     def given(self, node: Any) -> list[Any]:
-        """Those it gives."""
+        """The output tensors of a node."""
         return list(node.output_tensors)
 
     def plain_arguments(self, node: Any) -> Any:
@@ -81,12 +82,12 @@ class Walk:
         return _plain_arguments(node)
 
     def is_layer(self, operation: Any) -> bool:
-        """Whether it can have a place among the model's parts."""
+        """Whether it can be a layer of a model."""
         return isinstance(operation, sys.modules["keras"].Layer)
 
     def flow(self, model: Any, given: list[Value] | None) -> list[Value]:
-        """Adds the calls of a functional model, fed by `given` where it stands in another one;
-        gives its outputs."""
+        """Adds the calls of a functional model and returns its outputs; `given` are its inputs if
+        it is nested in another model."""
         values: dict[int, Value] = {}
         if given is not None:
             values.update(zip(map(id, self.inputs_of(model)), given, strict=True))
@@ -108,7 +109,8 @@ class Walk:
         return [values[id(tensor)] for tensor in self.outputs_of(model)]
 
     def call(self, operation: Any, inputs: list[Value], arguments: list[Any]) -> list[Value]:
-        """A call of an operation. A model in the model is no layer: its own layers are."""
+        """Adds a call of an operation. A nested model is not a layer; its layers are added
+        instead."""
         is_model = isinstance(operation, self.model_class)
         inner = self.functional(operation) if is_model else None
         if inner is not None and len(self.inputs_of(inner)) == len(inputs):
@@ -117,7 +119,7 @@ class Walk:
         return [(number, 0)]
 
     def order(self, model: Any, before: int | None) -> int | None:
-        """Adds a model's layers as a chain; gives the last call."""
+        """Adds a model's layers as a chain; returns the last call."""
         path = self.paths.get(id(model), "")
         own = self.own_weights(model)
         if own:
@@ -137,15 +139,15 @@ class Walk:
         return before
 
     def own_weights(self, model: Any) -> list[Any]:
-        """Those of a model that none of its layers has."""
+        """The weights of a model that belong to none of its layers."""
         return [*model._trainable_variables, *model._non_trainable_variables]
 
     def chain(self, layer: int, before: int | None) -> int:
-        """A call that follows another."""
+        """Adds a call that follows another."""
         return self.layers.call(layer, [] if before is None else [(before, 0)])
 
     def layer(self, operation: Any, arguments: list[Any]) -> int:
-        """The layer of an operation, made at its first call."""
+        """The layer of an operation, created at its first call."""
         if id(operation) not in self.made:
             path = self.paths.get(id(operation)) if self.is_layer(operation) else None
             name = path or f"{type(operation).__name__.lower()}()"
@@ -154,7 +156,7 @@ class Walk:
         return self.made[id(operation)]
 
     def mark(self, operation: Any, arguments: list[Any]) -> bytes:
-        """Its signature."""
+        """The signature of an operation."""
         if self.signature is not None:
             return text_of(self.signature(operation))
         weights = [weight_shape(weight) for weight in getattr(operation, "weights", ())]
@@ -175,10 +177,10 @@ def _class_name(kind: type) -> str:
 
 
 def config_of(operation: Any) -> Any:
-    """Its configuration without what changes nothing of what it computes."""
+    """Its configuration, without the entries that do not affect what it computes."""
     try:
         config = dict(operation.get_config())
-    except Exception:  # a layer of the user's that cannot tell: what it has in plain sight
+    except Exception:  # a user's layer without get_config: use its plain attributes
         config = {key: value for key, value in vars(operation).items() if _is_plain(key, value)}
     return _stripped({**config, "trainable": True})
 
@@ -188,7 +190,7 @@ def _is_plain(key: str, value: Any) -> bool:
 
 
 def _stripped(value: Any) -> Any:
-    """Without the names of layers. The config of a dtype policy is its name: that stays."""
+    """Removes the names of layers. The config of a dtype policy is its name, which is kept."""
     if isinstance(value, dict):
         passed = _PASSED_OVER if "trainable" in value else _PASSED_OVER[2:]
         return {str(key): _stripped(item) for key, item in value.items() if key not in passed}

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..errors import InvalidError
 
-Entry = tuple[str, Any, dict[str, Any]]  # path, part, what it saves of its own
+Entry = tuple[str, Any, dict[str, Any]]  # path, part, what it saves itself
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How a version of Keras is taken apart."""
+    """Accessors to the parts of a model in one version of Keras."""
 
     is_part: Callable[[Any], bool]
     is_skipped: Callable[[Any], bool]  # optimizers, metrics, losses
@@ -73,7 +73,7 @@ def named(model: Any, found: Iterable[Entry]) -> dict[str, tuple[Any, Any, str]]
 
 
 def load_own(found: list[tuple[Any, Any, str]], values: list[Any], which: set[int]) -> None:
-    """Hands their values to the layers that compute what they save."""
+    """Passes saved values to the layers that compute what they save."""
     for item in {id(found[i][1]): found[i][1] for i in which}.values():
         item.load_own_variables(
             {key: values[i] for i, (_, other, key) in enumerate(found) if other is item}

@@ -1,4 +1,4 @@
-"""What the walks over the frameworks' models make: layers, and calls of them."""
+"""Layers and calls of them, which are collected from the models of each framework."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Value = tuple[int, int]  # output number `second` of call number `first`
 
 @dataclass
 class Layers:
-    """A graph as the library takes it. `kind` says who made it, with the version of its
-    signatures: graphs of different kinds are never compared."""
+    """A graph in the form that the library accepts. `kind` names its producer and the version of
+    its signatures: graphs of different kinds are never compared."""
 
     kind: str
     names: list[str] = field(default_factory=list)
@@ -23,7 +23,8 @@ class Layers:
     _taken: dict[str, int] = field(default_factory=dict, repr=False)
 
     def layer(self, name: str, signature: bytes) -> int:
-        """Adds a layer; a name that is taken gets a number that no tensor's name can begin with."""
+        """Adds a layer; a name that is already in use gets a number with which no tensor's name can
+        begin."""
         number = self._taken.get(name, 0)
         self._taken[name] = number + 1
         self.names.append(f"{name}#{number}" if number else name)
@@ -46,7 +47,7 @@ class Layers:
 
 
 def text_of(value: str | bytes) -> bytes:
-    """A user's signature; nothing of ours begins like that."""
+    """A user's signature; none of the library's signatures begins like this."""
     return b"own:" + (value if isinstance(value, bytes) else str(value).encode())
 
 
@@ -56,7 +57,8 @@ def encoded(*parts: Any) -> bytes:
 
 
 def _word(value: Any) -> str:
-    """What JSON has no word for. An address in a repr would differ from process to process."""
+    """Encodes a value that JSON cannot represent. An address in a repr would differ between
+    processes."""
     text = repr(value)
     if " at 0x" in text:
         kind = type(value) if not isinstance(value, type) else value

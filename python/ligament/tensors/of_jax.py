@@ -152,7 +152,7 @@ def _check(path: tuple[Any, ...], leaf: Any, value: Any) -> None:
 
 def _placed(leaf: Any, value: Any) -> Any:
     """The value in the form of the leaf: a NumPy array, or a JAX array on the same devices. A
-    number may have become an array since, such as a step count."""
+    number, such as a step count, may have become an array since."""
     jax = sys.modules["jax"]
     if isinstance(leaf, (np.ndarray, np.generic)):
         return value

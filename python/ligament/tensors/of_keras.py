@@ -41,7 +41,7 @@ def describe(value: Any, name: str, writable: bool) -> Any:
 
 
 def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytearray) -> None:
-    """As the backend holds its values."""
+    """Holds the values in the same way as the backend does."""
     inner: list[Any] = [None] * len(values)
     for i in places:
         inner[i] = values[i].value
@@ -94,7 +94,7 @@ def is_model(model: Any) -> bool:
 
 
 class _Own(dict[str, Any]):
-    """Passed to Keras in place of a store."""
+    """A substitute for the store that Keras expects."""
 
 
 def _own(item: Any) -> dict[str, Any]:
@@ -138,7 +138,8 @@ def state(model: Any) -> dict[str, Any]:
 def finisher(
     model: Any, names: list[str], values: list[Any]
 ) -> tuple[Done, Callable[[Any], None] | None]:
-    """The variables already have their values; layers that compute what they save get theirs."""
+    """The function to call after a load: the variables already have their values, and layers that
+    compute what they save receive theirs."""
     keras = sys.modules["keras"]
     computed = {i for i, value in enumerate(values) if not isinstance(value, keras.Variable)}
 

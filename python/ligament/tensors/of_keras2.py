@@ -14,7 +14,7 @@ from .of_keras import Done, check_variables, in_order
 
 
 def takes(kind: type) -> bool:
-    """None: they are TensorFlow's variables."""
+    """False: its tensors are TensorFlow's variables."""
     return False
 
 
@@ -25,12 +25,12 @@ def is_model(model: Any) -> bool:
 
 @cache
 def _attributes(kind: type) -> frozenset[str]:
-    """What every layer or model has: Keras's own, not the user's."""
+    """The attributes that every layer or model has: those of Keras, not of the user."""
     return frozenset((*dir(kind()), "_functional", "_layers", "submodules", "layers"))
 
 
 def _children(item: Any) -> Iterator[tuple[str, Any]]:
-    """The layers of models that list them first, then attributes, private ones last."""
+    """First the layers of models that list them, then attributes, private ones last."""
     keras = sys.modules["tf_keras"]
     is_model = isinstance(item, keras.Model)
     if is_model and (isinstance(item, keras.Sequential) or hasattr(item, "_nodes_by_depth")):
@@ -45,7 +45,7 @@ def _children(item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _own(item: Any) -> dict[str, Any]:
-    """Variables themselves where a layer saves them as they are."""
+    """The variables themselves if a layer saves them unchanged."""
     base = sys.modules["tf_keras"].layers.Layer
     if type(item).save_own_variables is not base.save_own_variables:
         own: dict[str, Any] = {}
@@ -84,7 +84,7 @@ def state(model: Any) -> dict[str, Any]:
 def finisher(
     model: Any, names: list[str], values: list[Any]
 ) -> tuple[Done, Callable[[Any], None] | None]:
-    """Variables have taken their values by then."""
+    """The function to call after a load, when the variables already have their values."""
     computed = {i for i, value in enumerate(values) if not _is_variable(value)}
 
     def done(filled: list[int], takers: dict[int, Any]) -> None:
@@ -139,25 +139,25 @@ def optimizer_state(optimizer: Any) -> dict[str, Any]:
 
 
 def check_optimizer(optimizer: Any, state: Any) -> None:
-    """Raises when the optimizer cannot take this state."""
+    """Raises if the optimizer cannot accept this state."""
     check_variables(getattr(optimizer, "name", "optimizer"), _variables(optimizer), state)
 
 
 def set_optimizer(optimizer: Any, state: dict[str, Any]) -> None:
-    """Every variable takes its value as it was stored."""
+    """Sets every variable to its stored value."""
     check_optimizer(optimizer, state)
     for variable, value in zip(_variables(optimizer), in_order(state), strict=True):
         variable.assign(value)
 
 
 class CallbackHooks:
-    """What `fit` of Keras 2 asks of a callback and Keras 3's Callback lacks."""
+    """The methods that `fit` of Keras 2 calls and Keras 3's Callback lacks."""
 
     _chief_worker_only = None
     _supports_tf_logs = False
 
     def _overrides(self, *hooks: str) -> bool:
-        """Keras marks the hooks of its own Callback, in both versions alike."""
+        """Both versions of Keras mark the hooks of their own Callback."""
         return not all(getattr(getattr(self, hook), "_is_default", False) for hook in hooks)
 
     def _implements_train_batch_hooks(self) -> bool:
@@ -181,7 +181,8 @@ def callback_class() -> type:
 
 
 class _Start:
-    """Stands where `fit` asks Keras's own BackupAndRestore for the epoch and the step reached."""
+    """Replaces Keras's own BackupAndRestore, which `fit` asks for the epoch and the step
+    reached."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -193,5 +194,5 @@ class _Start:
 
 
 def start_at(model: Any, epoch: int | None) -> None:
-    """Training that begins starts at this epoch."""
+    """Makes training start at this epoch."""
     model._training_state = None if epoch is None else _Start(epoch)

@@ -13,7 +13,7 @@ from ..errors import InvalidError, UnsupportedError
 from .allocate import Fresh
 from .dtypes import BYTES, FROM_NUMPY
 
-# Tensors are never written where they lie.
+# Tensors are never written in place.
 PRIVATE_VIEWS = False
 _LARGE = 16 << 10  # of less a copy is quicker than two operations
 
@@ -86,8 +86,8 @@ def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytear
 
 def place(variable: Any, code: int) -> Any:
     """The memory of a variable in host memory, for a Batch. It is not shared: writing zero elements
-    makes TensorFlow copy memory that other tensors share. None if this does not work or does not
-    pay off."""
+    makes TensorFlow copy memory that other tensors share. None if this is impossible or not
+    worthwhile."""
     tf = sys.modules["tensorflow"]
     shape = tuple(variable.shape)
     large = bool(shape) and math.prod(shape) * BYTES[code] >= _LARGE

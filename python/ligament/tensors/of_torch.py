@@ -23,7 +23,8 @@ _WRAPPERS = {
     "OptimizedModule": "_orig_mod.",
 }
 
-# torch knows no read-only tensors: views of a mapping are private, and writing changes no file.
+# torch has no read-only tensors: views of a mapping are private, and writing to them changes no
+# file.
 PRIVATE_VIEWS = True
 
 
@@ -209,7 +210,7 @@ def hold(batch: _core.Batch, values: list[Any], places: list[int], flags: bytear
 
 
 class _Taker:
-    """A tensor that is not in host memory gets its values from there."""
+    """Copies values from host memory into a tensor that is not in host memory."""
 
     def __init__(self, value: Any, name: str) -> None:
         if value.dtype not in _dtypes():
@@ -264,7 +265,8 @@ def _from_fresh(fresh: Fresh) -> Any:
 
 
 def empty(code: int, shape: tuple[int, ...], device: Any = None) -> Any:
-    """Memory for a result: on a GPU if it is to be there, because the core fills it there."""
+    """Memory for a result: on a GPU if the result is requested there, because the core fills it
+    there."""
     torch = sys.modules["torch"]
     if device is None or torch.device(device).type != "cuda":
         device = "cpu"
@@ -308,7 +310,7 @@ def _unwrapped(key: str, prefixes: list[str]) -> str:
 
 
 def finisher(model: Any, names: list[str], values: list[Any]) -> tuple[Done, Callable[[Any], None]]:
-    """What remains to be done when the values have been read: for the tensors, and for the plain
+    """The function to call when the values have been read: for the tensors, and for the plain
     values among them. `names` are those of `state`, or below one that holds a tree."""
     own = {id(value) for value in (*model.parameters(), *model.buffers())}
     known = dict(zip(state(model), model.state_dict(keep_vars=True), strict=True))
@@ -321,8 +323,8 @@ def finisher(model: Any, names: list[str], values: list[Any]) -> tuple[Done, Cal
             mine = {id(taker.value): taker for taker in meta.values()}
             pairs = zip(keys, values, strict=True)  # tied ones too, of which one name was filled
             _assign(model, {key: mine[id(v)] for key, v in pairs if key and id(v) in mine})
-        # A state_dict hook may hand out tensors that are not the module's own. What lies in the
-        # tree of an extra state goes with it, to `plain`.
+        # A state_dict hook may return tensors that are not the module's own. Those in the tree of
+        # an extra state are passed on with it, to `plain`.
         foreign = {
             keys[i]: values[i]
             for i in filled
@@ -517,8 +519,8 @@ def weights(
 
 
 def _add_optimizer(optimizer: Any, found: _Weights, build: bool, stored: list[str] | None) -> None:
-    """A parameter has a state once it had a gradient: if it is known which had one, the others have
-    none afterwards."""
+    """A parameter has a state once it had a gradient: if it is known which parameters had one, the
+    others have no state afterwards."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     known = range(len(params)) if stored is None else _numbers(stored)
     lacking = [p for i, p in enumerate(params) if i in known and not optimizer.state.get(p)]

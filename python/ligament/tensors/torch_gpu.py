@@ -31,7 +31,7 @@ def lendable(value: Any) -> bool:
 
 
 def _item(value: Any, holder: Any = None, address: int | None = None) -> tuple[Any, ...]:
-    """The tensor as a Batch takes it, at another address if one is given."""
+    """The tensor in the form that a Batch accepts, at another address if one is given."""
     return (
         value if holder is None else holder,
         value.data_ptr() if address is None else address,
@@ -43,14 +43,14 @@ def _item(value: Any, holder: Any = None, address: int | None = None) -> tuple[A
 
 
 def _follow(devices: Iterable[Any]) -> None:
-    """The core's copies come after what is queued on torch's current streams now."""
+    """Orders the core's copies after the work that is queued on torch's current streams now."""
     current = sys.modules["torch"].cuda.current_stream
     for device in set(devices):
         _core.follow(device.index, current(device).cuda_stream)
 
 
 def lend(values: list[Any], places: list[int]) -> None:
-    """Puts descriptions of the tensors that can be filled into the list."""
+    """Adds descriptions of the tensors that can be filled to the list."""
     mine = [i for i in places if lendable(values[i])]
     devices = {values[i].device for i in mine}
     for i in mine:
@@ -59,8 +59,8 @@ def lend(values: list[Any], places: list[int]) -> None:
 
 
 def _flat(value: Any) -> Any:
-    """A tensor that the core can read: the value, or a copy of it on the same device. None: it is
-    of a kind that is refused, or has no values."""
+    """A tensor that the core can read: the value, or a copy of it on the same device. None if its
+    kind is refused or it has no values."""
     torch = sys.modules["torch"]
     if lendable(value):
         return value
@@ -74,8 +74,7 @@ def _flat(value: Any) -> Any:
 
 
 def read(values: list[Any], places: list[int]) -> None:
-    """The same for tensors that are only read: others than contiguous ones are packed on their
-    device."""
+    """The same for tensors that are only read: non-contiguous ones are packed on their device."""
     flat = {i: _flat(values[i]) for i in places}
     lent = {i: value for i, value in flat.items() if value is not None}
     for i, value in lent.items():
@@ -87,8 +86,8 @@ def read(values: list[Any], places: list[int]) -> None:
 
 
 class Plain:
-    """The tensors of a mesh's request or response, all of which the core can read and fill where
-    they are. `stream` is what its copies are ordered after; None: they are ready."""
+    """The tensors of a mesh's request or response, all of which the core can read and fill in
+    place. Its copies are ordered after `stream`; None: the tensors are ready."""
 
     __slots__ = ("pull", "push", "stream")
     spare = ()
@@ -97,7 +96,7 @@ class Plain:
         self.push, self.pull, self.stream = push, pull, stream
 
     def filled(self, stream: Any) -> None:
-        """The answer is there, or the stream waits for it."""
+        """The answer has arrived, or the stream waits for it."""
         if stream is not None and not sys.modules["torch"].cuda.is_current_stream_capturing():
             for one in self.pull:
                 if _is_cuda(one):
@@ -105,7 +104,7 @@ class Plain:
 
 
 class Exchange:
-    """The same for tensors of which some need more: those with gaps are packed."""
+    """The same if some tensors are not contiguous: these are packed."""
 
     def __init__(self, push: list[Any], pull: list[Any], ordered: bool) -> None:
         self.push, self.pull = list(push), list(pull)
@@ -137,7 +136,7 @@ class Exchange:
         return flat
 
     def filled(self, stream: Any) -> None:
-        """The answer is there, or the stream waits for it: what has gaps is filled as well."""
+        """The answer has arrived, or the stream waits for it: fills the non-contiguous tensors."""
         torch = sys.modules["torch"]
         if not self.spare and stream is None:
             return
@@ -155,13 +154,13 @@ def _is_cuda(value: Any) -> bool:
 
 
 def stream_of(stream: Any) -> Any:
-    """A stream as torch's: of torch, or the number of a CUstream."""
+    """A torch stream, from a torch stream or the number of a CUstream."""
     torch = sys.modules["torch"]
     return stream if hasattr(stream, "cuda_stream") else torch.cuda.ExternalStream(int(stream))
 
 
 def number_of(device: Any) -> int:
-    """The number of a CUDA device given as torch takes it."""
+    """The number of a CUDA device, which is given in any form that torch accepts."""
     torch = sys.modules["torch"]
     found = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
     if found.type != "cuda":
@@ -191,7 +190,7 @@ class _Arena:
 
 
 def _spare(device: Any, reserve: float) -> tuple[int, int]:
-    """Bytes of the device that a snapshot may take, and the bytes that torch keeps for later."""
+    """The bytes of the device that a snapshot may use, and the bytes that torch has reserved."""
     cuda = sys.modules["torch"].cuda
     free, total = cuda.mem_get_info(device)
     kept = cuda.memory_reserved(device) - cuda.memory_allocated(device)
@@ -200,9 +199,9 @@ def _spare(device: Any, reserve: float) -> tuple[int, int]:
 
 
 def _allocate(bytes_: int, device: Any, spare: int, kept: int) -> _Arena | None:
-    """Memory that training can do without: it takes no more than `spare` from the device. A part
-    of a large block that torch keeps would cost the next step the whole block, so where the device
-    could not replace it the snapshot gets blocks of its own."""
+    """Memory that training does not need: at most `spare` bytes of the device. A part of a large
+    block reserved by torch would make the whole block unavailable to the next step, so if the
+    device could not replace that block, the snapshot gets separate blocks."""
     torch = sys.modules["torch"]
     apart = kept > spare and hasattr(torch.cuda, "MemPool")
     try:
@@ -215,9 +214,9 @@ _Memory = tuple[int, int]  # address and bytes
 
 
 def _choose(memories: dict[int, _Memory], room: int) -> tuple[dict[_Memory, int], int]:
-    """Where the memory of tensors goes in an arena, tied ones once, and the size of the arena: at
-    most `room` bytes. The last tensors: what is not in it is written first, and the call returns
-    when it is."""
+    """The positions of the tensors in an arena, tied ones once, and the size of the arena: at most
+    `room` bytes. The arena holds the last tensors: those that do not fit are written first, and the
+    call returns after that."""
     offsets: dict[_Memory, int] = {}
     used = 0
     for i in sorted(memories, reverse=True):
@@ -233,8 +232,9 @@ def _choose(memories: dict[int, _Memory], room: int) -> tuple[dict[_Memory, int]
 
 
 def _copy(pairs: list[tuple[Any, Any]]) -> None:
-    """Copies bytes of tensors: large ones by the driver, small ones in few kernels where torch can.
-    The first of those kernels takes 15 ms to load, which a model of large tensors does without."""
+    """Copies bytes of tensors: large ones by the driver, small ones in few kernels if torch
+    supports it. The first of these kernels takes 15 ms to load, which a model of large tensors
+    avoids."""
     torch = sys.modules["torch"]
     flat = [(into, value.detach().reshape(-1).view(torch.uint8)) for into, value in pairs]
     large = [pair for pair in flat if pair[0].numel() >= _LARGE]
@@ -249,7 +249,8 @@ def _copy(pairs: list[tuple[Any, Any]]) -> None:
 
 
 def _snapshot_device(values: list[Any], mine: list[int], device: Any, reserve: float) -> set[int]:
-    """Replaces what fits by copies, queued on torch's current stream; returns the others."""
+    """Replaces the tensors that fit by copies, which are queued on torch's current stream; returns
+    the others."""
     memories = {i: (values[i].data_ptr(), values[i].nbytes) for i in mine}
     spare, kept = _spare(device, reserve)
     offsets, size = _choose(memories, spare)
@@ -266,9 +267,9 @@ def _snapshot_device(values: list[Any], mine: list[int], device: Any, reserve: f
 
 
 def snapshot(values: list[Any], places: list[int], reserve: float) -> dict[int, bool]:
-    """Replaces the tensors by what the core can read. True: it is the memory of the tensor itself,
-    which has to be read before the caller continues. `reserve` bytes of each device (below 1: this
-    part of it) stay free."""
+    """Replaces the tensors by tensors that the core can read. True: it is the memory of the tensor
+    itself, which has to be read before the caller continues. `reserve` bytes of each device (below
+    1: this fraction of it) stay free."""
     if not 0 <= reserve:
         raise InvalidError(
             f"gpu_reserve={reserve}: expected a fraction of the device's memory, or bytes"

@@ -1,5 +1,5 @@
-"""The graph of a torch module: by torch.export when it is given arguments, else by the order of
-its modules."""
+"""The graph of a torch module: by torch.export if arguments are given, else from the order of its
+modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def graphs(
     kwargs: dict[str, Any] | None,
     signature: Signature | None,
 ) -> list[Layers]:
-    """The graph that `args` ask for first."""
+    """The graphs of a module; the one requested by `args` comes first."""
     model = _unwrapped(model)
     order = _by_order(model, signature)
     if args is None and kwargs is None:
@@ -40,7 +40,7 @@ def _unwrapped(model: Any) -> Any:
 
 
 def _is_leaf(module: Any) -> bool:
-    """Whether it is one layer: it has no modules inside, or they are torch's own business, as in
+    """Whether it is one layer: it contains no modules, or they are internals of torch, as in
     MultiheadAttention."""
     kind = type(module)
     if next(module.children(), None) is None:
@@ -68,7 +68,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _mark(module: Any, signature: Signature | None) -> bytes:
-    """Of a layer: class, extra_repr(), plain attributes, shapes and dtypes."""
+    """The signature of a layer: class, extra_repr(), plain attributes, shapes and dtypes."""
     if signature is not None:
         return text_of(signature(module))
     plain = {
@@ -85,8 +85,8 @@ def _mark(module: Any, signature: Signature | None) -> bytes:
 
 
 def _by_order(model: Any, signature: Signature | None) -> Layers:
-    """A chain in the order in which the modules were made. Parameters of a module that has modules
-    inside are layers of their own, before those."""
+    """A chain in the order in which the modules were created. Parameters of a module that contains
+    other modules are separate layers before these."""
     layers = Layers(_ORDER)
     before: int | None = None
 
@@ -114,7 +114,7 @@ def _by_order(model: Any, signature: Signature | None) -> Layers:
 
 @contextlib.contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """The graph of inference, whatever mode each module is in."""
+    """Traces the graph of inference, regardless of the mode of each module."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -142,7 +142,7 @@ def _by_export(
 
 
 def _arguments(node: Any) -> list[Any]:
-    """The nodes it takes, in order, as often as it takes them."""
+    """The input nodes, in order, with repetitions."""
     found: list[Any] = []
     sys.modules["torch"].fx.node.map_arg((node.args, node.kwargs), found.append)
     return found
@@ -188,7 +188,7 @@ class _Exported:
                 at = end
 
     def place(self, node: Any) -> tuple[str, str] | None:
-        """(path, which call) of the layer that a node is a part of."""
+        """(path, number of the call) of the layer that a node belongs to."""
         if node.op != "call_function":
             return None
         for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
@@ -206,7 +206,8 @@ class _Exported:
         self.values[node] = (self.layers.call(layer, []), 0)
 
     def module(self, path: str, nodes: list[Any]) -> None:
-        """One call of a module: all operations in it. What others take of it are its outputs."""
+        """One call of a module: all operations in it. The values that other operations use are its
+        outputs."""
         inside = set(nodes)
         taken = [arg for node in nodes for arg in node.all_input_nodes if arg not in inside]
         inputs = [self.values[arg] for arg in dict.fromkeys(taken) if arg in self.values]
@@ -219,8 +220,8 @@ class _Exported:
             self.values[node] = (call, shown.index(node) if node in shown else 0)
 
     def operation(self, node: Any) -> None:
-        """An operation in the forward of a module that has others. The parameters it takes are
-        part of it: it bears the first one's name, and the others hang on it."""
+        """An operation in the forward of a module that contains others. The parameters that it uses
+        are part of it: it has the name of the first one, and the others are attached to it."""
         target, args = str(node.target), (node.args, node.kwargs)
         if target == "<built-in function getitem>" and node.args[0] in self.values:
             call, _ = self.values[node.args[0]]
@@ -240,7 +241,7 @@ class _Exported:
             self.layers.call(self.layers.layer(name, encoded("beside", number)), [(call, 0)])
 
     def plain(self, value: Any) -> Any:
-        """Arguments without tensors, and without the size of the batch."""
+        """The arguments, without tensors and the size of the batch."""
         torch = sys.modules["torch"]
         if isinstance(value, torch.fx.Node):
             return "%" if value in self.state else "$"

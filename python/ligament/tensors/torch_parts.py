@@ -87,7 +87,7 @@ def optimizers(part: Any) -> list[Any]:
 
 
 def parameters(optimizer: Any) -> list[Any]:
-    """The parameters that it trains."""
+    """The parameters that an optimizer trains."""
     return [param for group in optimizer.param_groups for param in group["params"]]
 
 
@@ -154,7 +154,7 @@ def is_by_name(saved: Any) -> bool:
 
 
 def _group(mine: dict[str, Any], stored: list[dict[str, Any]]) -> dict[str, Any]:
-    """The hyperparameters of the stored groups that parameters of one group were in."""
+    """The hyperparameters of the stored groups that contained the parameters of one group."""
     found = _without_names(stored[0] if stored else mine)
     for other in stored[1:]:
         differing = [key for key, value in _without_names(other).items() if found[key] != value]

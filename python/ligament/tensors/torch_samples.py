@@ -1,5 +1,5 @@
-"""A few values of the parameters of a process, by which ranks notice that what they hold under one
-name are not replicas."""
+"""A few values of the parameters of a process, which show whether tensors of one name on several
+ranks are replicas."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _largest(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _values(params: list[Any]) -> list[list[float]]:
-    """With one copy from each device."""
+    """Reads the values with one copy from each device."""
     torch = sys.modules["torch"]
     few = []
     for param in params:

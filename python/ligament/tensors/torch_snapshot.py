@@ -145,7 +145,7 @@ def _safe(storages: dict[int, _Storage]) -> set[int]:
 
 def lazy_clones(values: list[Any]) -> list[Any]:
     """A copy-on-write clone of each tensor in host memory; None for tensors that must be copied:
-    those that others than torch may write to, and memory that torch did not allocate."""
+    those that code other than torch may write to, and memory that torch did not allocate."""
     torch = sys.modules["torch"]
     clone: Callable[[Any], Any] | None = getattr(torch, "_lazy_clone", None)
     if clone is None:

@@ -139,7 +139,7 @@ class Parser(argparse.ArgumentParser):
         """The arguments that define the sample."""
 
     def _extra(self, group: Any) -> None:
-        """Anything else."""
+        """Further arguments."""
 
     def _default_values(self) -> dict[str, Any]:
         return {}
@@ -153,7 +153,8 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """With the options of the methods, the name of the file and the device."""
+        """Parses the arguments; the result includes the options of the methods, the name of the
+        file and the device."""
         found, rest = super().parse_known_args(args, namespace)
         self.parse_presets(found)
         found.acyclic_opt = _acyclic_options(found)
@@ -169,7 +170,7 @@ class Parser(argparse.ArgumentParser):
         return self._post_parse(found, rest)
 
     def parse_presets(self, args: argparse.Namespace) -> argparse.Namespace:
-        """Of the three systems."""
+        """Applies the presets of the three systems."""
         if args.preset:
             args.async_pipeline = args.preset == "ftpipe"
             args.analysis_as_async_pipeline = args.preset == "pipedream"

@@ -24,12 +24,14 @@ def get_library() -> str:
 
 
 def get_include_dir() -> str:
-    """The folder to search for `tmci/backend.hpp`: beside the library, or that of a source tree."""
+    """The include folder with `tmci/backend.hpp`: next to the library, or in a source tree."""
     library = Path(get_library_dir())
     folders = (library.parent / "include", library.parents[2] / "include")
     found = [folder for folder in folders if (folder / "tmci" / "backend.hpp").exists()]
     if not found:
-        raise FileNotFoundError(f"tmci/backend.hpp is missing beside {library}: install again")
+        raise FileNotFoundError(
+            f"tmci/backend.hpp is missing next to {library} (reinstall Ligament)"
+        )
     return str(found[0])
 
 

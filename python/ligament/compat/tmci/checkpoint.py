@@ -52,7 +52,7 @@ def _load_weights(model: Any, backend: str, *args: Any, **kwargs: Any) -> None:
 
 
 class CheckpointCallback(checkpoint.CheckpointCallback):
-    """Ligament's, whose failures are those of TMCI's operations."""
+    """Ligament's callback, which raises the exceptions of TMCI's operations."""
 
     @operation
     def on_train_begin(self, logs: Any = None) -> None:
@@ -83,7 +83,7 @@ def _arguments(
     unknown = [name for name in given if name not in known]
     if missing or unknown or len(args) > len(known):
         wrong = f"lacks {', '.join(missing)}" if missing else f"got {', '.join(unknown) or args}"
-        raise TypeError(f"the call with a list of layers {wrong}; it takes {', '.join(known)}")
+        raise TypeError(f"a call with a list of layers {wrong}: expected {', '.join(known)}")
     backend = given.pop("backend")
     if not isinstance(backend, str) or not isinstance(given.pop("config", ""), str):
         raise TypeError("backend and config should be strings")
@@ -94,7 +94,7 @@ def _arguments(
 
 
 def weights_of(model: Any, layers: Iterable[Any] | None) -> list[Any]:
-    """The weights of the layers named, in the model's order; of all without a name."""
+    """The weights of the named layers, in the model's order; of all layers if none is named."""
     wanted = {getattr(layer, "name", layer) for layer in layers or ()}
     return [
         weight

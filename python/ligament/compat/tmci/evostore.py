@@ -1,5 +1,5 @@
-"""EvoStore's C library as its scripts load it: they declare no argument types, and pass NumPy's and
-ctypes' numbers, bytes or str."""
+"""EvoStore's C library in the form that its scripts load: they declare no argument types, and pass
+NumPy's and ctypes' numbers, bytes or str."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def number(value: Any) -> int:
 
 
 def numbers(values: Sequence[Any]) -> Any:
-    """An array of them."""
+    """An array of numbers."""
     return (ctypes.c_uint64 * len(values))(*map(number, values))
 
 
@@ -138,6 +138,6 @@ class Library(ctypes.CDLL):
         return [bool(flag) for flag in flags[: len(lids)]]
 
     def open(self, places: Sequence[str]) -> None:
-        """Names the stores."""
+        """Sets the stores."""
         text = b"\0".join(os.fsencode(place) for place in places)
         self.set_servers(text, len(text))

@@ -13,7 +13,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 def operation(call: _Call) -> _Call:
-    """The call, whose Ligament errors are TensorFlow's as well where that is imported."""
+    """Wraps a call so that its Ligament errors are also TensorFlow's, if TensorFlow is imported."""
 
     @functools.wraps(call)
     def checked(*args: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ _SET = "weights"  # as save_weights calls it
 
 
 def checkpoint(tensors: Any, backend: str, config: str, name: str | None = None) -> Any:
-    """Saves tensors through a backend. Returns None, or the operation where a graph is built."""
+    """Saves tensors through a backend. Returns None, or the operation while a graph is built."""
     _check(tensors, backend, config)
     save = operation(_save)
     if tf.executing_eagerly():
@@ -32,7 +32,8 @@ def checkpoint(tensors: Any, backend: str, config: str, name: str | None = None)
 
 
 def restore(tensors: Any, backend: str, config: str, name: str | None = None) -> Any:
-    """Fills variables, or the memory of tensors, through a backend. Returns as `checkpoint`."""
+    """Fills variables, or the memory of tensors, through a backend. Returns the same as
+    `checkpoint`."""
     _check(tensors, backend, config)
     if tf.executing_eagerly():
         return operation(_load)(tensors, backend, config)
@@ -86,7 +87,7 @@ def _tensor(value: Any) -> Any:
 
 
 def _load(values: list[Any], backend: str, config: str) -> None:
-    """A store has names for its tensors, which are taken in their order."""
+    """A store has named tensors, which are used in their order."""
     refuse_unknown(backend)
     instance = plugins.instance(backend, config)
     names = instance.names(_SET) if plugins.has_volume(backend) else []

@@ -19,8 +19,8 @@ _EVOSTORE = "libdummy.so"  # what EvoStore calls its library
 
 def load(filename: str | os.PathLike[str]) -> ctypes.CDLL:
     """Loads a plugin and returns the library. If there is no file `libdummy.so`, that bare name
-    means EvoStore's client library over a Ligament store; a path, as scripts of TMCI give it, is
-    a plugin that was not built."""
+    refers to EvoStore's client library over a Ligament store; a path, which scripts of TMCI use,
+    refers to a plugin that was not built."""
     name = os.fspath(filename)
     found = _find(name)
     is_ours = found is None and name == _EVOSTORE
@@ -33,7 +33,7 @@ load.libraries = libraries  # type: ignore[attr-defined]
 
 
 def _find(name: str) -> str | None:
-    """The file, or the one of that name in the folders that the loader searches."""
+    """The file itself, or the file of that name in the folders that the loader searches."""
     if os.path.exists(name):
         return os.path.abspath(name)
     if os.sep in name:
@@ -52,8 +52,8 @@ def _library(path: str) -> ctypes.CDLL:
 
 
 def _opened(path: str) -> ctypes.CDLL:
-    """A plugin that was compiled with TensorFlow's headers may not name TensorFlow's libraries: it
-    got them with TMCI's own library. They are loaded for it."""
+    """A plugin that was compiled with TensorFlow's headers may not depend on TensorFlow's libraries
+    explicitly, because TMCI's own library loaded them. This loads them."""
     try:
         return ctypes.CDLL(path)
     except OSError as error:
@@ -91,8 +91,8 @@ def dummy() -> evostore.Library:
 
 
 def refuse_unknown(backend: object) -> None:
-    """TMCI's backends are plugins: a string that is not the name of one is an error and not, as in
-    Ligament's own calls, a folder."""
+    """TMCI's backends are plugins: a string that is not the name of one is an error; in Ligament's
+    own calls it would be a folder."""
     known = plugins.names()
     if isinstance(backend, str) and backend not in known and not re.search("[:/.]", backend):
         raise NotFoundError(

@@ -26,7 +26,7 @@ class TransferMethod(abc.ABC):
 
     @abc.abstractmethod
     def transfer(self, *args: Any, **kwargs: Any) -> tuple[list[str], Any]:
-        """Fills the layers that a stored model shares; their names and that model's id."""
+        """Fills the layers that a stored model shares; returns their names and that model's id."""
 
     @abc.abstractmethod
     def store(self, id: Any, model: Any, prefix: Iterable[Any] | None = None) -> bool:
@@ -51,11 +51,11 @@ class _Alone:
     rank, size = 0, 1
 
     def Get_rank(self) -> int:
-        """Its number."""
+        """The number of this process."""
         return 0
 
     def Get_size(self) -> int:
-        """How many there are."""
+        """The number of processes."""
         return 1
 
     def Barrier(self) -> None:

@@ -1,4 +1,4 @@
-"""Names of layers that equal models share."""
+"""Equal names for equal layers of different models."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def _names(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _base(layer: dict[str, Any], before: list[str]) -> str:
-    """Whether it is trained does not matter."""
+    """The name of a layer: its class, and a hash of its configuration (regardless of whether it is
+    trainable) and inputs."""
     config = {key: value for key, value in layer["config"].items() if key != "name"}
     if "trainable" in config:
         config["trainable"] = True

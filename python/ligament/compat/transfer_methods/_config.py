@@ -27,13 +27,13 @@ def layers_of(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def name_of(layer: dict[str, Any]) -> str:
-    """A sequential model has its layers' names in their own configurations only."""
+    """In a sequential model, layers are named only in their own configurations."""
     name: str = layer.get("name") or layer["config"]["name"]
     return name
 
 
 def inputs_of(config: dict[str, Any]) -> dict[str, list[str]]:
-    """The layers that each layer takes its inputs from, each once, in order."""
+    """The layers that provide each layer's inputs, each once, in order."""
     layers = layers_of(config)
     if not any("inbound_nodes" in layer for layer in layers):  # sequential: one after the other
         names = [name_of(layer) for layer in layers]
@@ -66,7 +66,7 @@ def _reference(value: Any) -> Any:
 
 
 def renamed(value: Any, names: dict[str, str]) -> Any:
-    """The same with the references to layers renamed."""
+    """The configuration with the references to layers renamed."""
     if _reference(value) is not None:
         return [names.get(value[0], value[0]), *(renamed(item, names) for item in value[1:])]
     if isinstance(value, dict):

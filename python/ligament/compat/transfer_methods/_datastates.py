@@ -68,7 +68,7 @@ class DataStatesModelRepo(TransferMethod):
         return self.to_hash[name]
 
     def _edges(self, model_cfg: dict[str, Any]) -> list[int]:
-        """Pairs of layers. A model of a single layer has a root before it."""
+        """Pairs of layers. A model of a single layer gets an additional root before it."""
         inputs = inputs_of(model_cfg)
         edges: list[int] = []
         for name, sources in inputs.items():
@@ -111,7 +111,7 @@ class DataStatesModelRepo(TransferMethod):
 
     def transfer(self, *args: Any, **kwargs: Any) -> tuple[list[str], ctypes.c_uint64 | None]:
         """`transfer(model, id, hint=None)` or `transfer(id, model, hint=None)`: fills the layers
-        that the best stored model has too; their names and its id, or ([], None)."""
+        that the best stored model has too; returns their names and its id, or ([], None)."""
         model, id = _model_and_id(args, kwargs)
         cid, prefix = self._best_match(model)
         if not prefix:
@@ -133,9 +133,9 @@ class DataStatesModelRepo(TransferMethod):
     def store(
         self, id: Any, model: Any, prefix: Iterable[Any] | None = None, val_acc: Any = None
     ) -> bool:
-        """With `val_acc`, `prefix` are the layers that `transfer` gave and that are not written;
-        without it, as older scripts call it, those to write (none: all), weights always included.
-        False when there is nothing to write."""
+        """With `val_acc`, `prefix` contains the layers that `transfer` returned, which are not
+        written; without `val_acc`, as in older scripts, it contains the layers to write (none:
+        all), always with weights. Returns False if there is nothing to write."""
         if tensors.is_model(id):
             id, model = model, id
         _check_model(model, id)
@@ -191,7 +191,8 @@ class DataStatesModelRepo(TransferMethod):
     # --- the rest -------------------------------------------------------------------------------
 
     def retire_model(self, id: Any) -> bool:
-        """Removes a model; weights used by others are kept. False when there is none."""
+        """Removes a model; weights used by others are kept. Returns False if there is no such
+        model."""
         own = self._id(id)
         self.ancestors.pop(own, None)
         return bool(self.lib.update_ref_counter(own, -1))
@@ -202,8 +203,8 @@ class DataStatesModelRepo(TransferMethod):
         """Nothing to do: a child's weights live as long as the child."""
 
     def get_time_stamps(self, key: str | None = None) -> list[int]:
-        """[begin, end, ...] in microseconds of a function, or of all in the order of their
-        names; of served stores what the servers measured."""
+        """[begin, end, ...] in microseconds for a function, or for all in the order of their names;
+        for served stores, as measured by the servers."""
         if key is not None and key not in _FUNCTIONS:
             raise NotFoundError(f"no timestamps of {key!r}; known are {', '.join(_FUNCTIONS)}")
         if key is None:
@@ -224,8 +225,8 @@ class DataStatesModelRepo(TransferMethod):
     def get_tensor_access_statistics(
         self,
     ) -> tuple[list[int], list[int], list[int], list[list[float]]]:
-        """Of the tensors that this object read: owners, numbers, how often, and how many seconds
-        each transfer took."""
+        """For the tensors that this object read: owners, numbers, counts, and the seconds that each
+        transfer took."""
         models, lids = [owner for owner, _ in self._reads], [lid for _, lid in self._reads]
         times = list(self._reads.values())
         return models, lids, [len(one) for one in times], times

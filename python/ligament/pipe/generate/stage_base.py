@@ -50,7 +50,7 @@ class Stage(nn.Module):
     TENSORS: dict[str, Any] = {}
     TIED_NAMES: dict[str, list[str]] = {}  # a name here: all names that the original has for it
     TRACED_IN_TRAINING = True
-    IS_PART_OF_A_MODEL = True  # who loads a whole model into it takes what it asks for
+    IS_PART_OF_A_MODEL = True  # loading a whole model into it reads only its part
 
     def __init__(
         self,

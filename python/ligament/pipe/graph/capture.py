@@ -63,7 +63,7 @@ class _Sample(NamedTuple):
 
 
 class Untraceable(Exception):
-    """Something that has to stay inside an opaque block, the module at `path`."""
+    """An operation that has to stay inside an opaque block, the module at `path`."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(why)
@@ -267,8 +267,8 @@ def _culprit(error: BaseException, work: nn.Module) -> str:
 
 
 def _widen(path: str, opaque: dict[str, str]) -> str:
-    """If a module that is already opaque fails again, its parent becomes opaque; the same holds for
-    a container, which is never called itself."""
+    """If a module that is already opaque fails again, its parent becomes opaque; so does the parent
+    of a container, which is never called itself."""
     while path and path in opaque:
         path = _parent(path)
     return path
@@ -287,7 +287,7 @@ def _whole(
         with _opaque_calls(outer, outer, {"model": why}, call) as trial:
             program, output = _export(outer, inputs)
     except RuntimeError as error:
-        if type(error) is not RuntimeError:  # no memory, no forward, too deep: it says so itself
+        if type(error) is not RuntimeError:  # no memory, no forward, too deep: the message is clear
             raise
         raise InvalidError(  # of torch, mostly: shapes and dtypes that do not fit
             f"cannot run {type(model).__name__} with these arguments: {_first_line(error)}"
@@ -385,7 +385,7 @@ def _observe(
 
 
 class Restored:
-    """Buffers and random state, put back after a run that is not the user's."""
+    """Restores buffers and random state after a run that the user did not request."""
 
     def __init__(self, model: nn.Module) -> None:
         self._buffers = [(b, b.detach().clone()) for b in model.buffers()]

@@ -62,7 +62,7 @@ def text(x: float, y: float, words: str, class_: str = "", anchor: str = "start"
 
 
 def title(words: str) -> str:
-    """What a browser shows on hovering."""
+    """The text that a browser shows on hovering."""
     return f"<title>{escape(words)}</title>"
 
 
@@ -84,18 +84,18 @@ def describe(node: Node) -> str:
 
 
 class Panel:
-    """A part of the picture: elements at its own origin, and its height."""
+    """A part of the picture: elements relative to its origin, and its height."""
 
     def __init__(self, heading: str) -> None:
         self.parts = [text(0, 14, heading, "head")]
         self.height = 24.0
 
     def add(self, *elements: str) -> None:
-        """More elements."""
+        """Adds elements."""
         self.parts.extend(elements)
 
     def at(self, x: float, y: float) -> str:
-        """The panel moved to a place."""
+        """The panel, moved to a position."""
         return f'<g transform="translate({x:.1f} {y:.1f})">{"".join(self.parts)}</g>'
 
 

@@ -208,9 +208,9 @@ def partition_profiled_graph(
 
 
 def _with_figures_of(old: Graph, made: Graph) -> Graph:
-    """`made` with the times of a graph that has no trace, such as one from a file."""
+    """The graph `made`, with the times of a graph that has no trace, such as one from a file."""
     if [node.scope for node in old.nodes] != [node.scope for node in made.nodes]:
-        raise MismatchError("graph is not of this model: the scopes of its nodes differ")
+        raise MismatchError("the graph belongs to another model: the scopes of its nodes differ")
     assert made.trace is not None
     for before, node, block in zip(old.nodes, made.nodes, made.trace.graph.nodes, strict=False):
         node.weight = before.weight

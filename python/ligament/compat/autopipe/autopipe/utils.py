@@ -27,12 +27,12 @@ class FullExecTimes(NamedTuple):
 
 
 def is_None(a: Any) -> bool:
-    """A function that tracers can see, in the place of an operator."""
+    """A function that tracers can record, in place of an operator."""
     return a is None
 
 
 def is_not_None(a: Any) -> bool:
-    """As `is_None`."""
+    """Like `is_None`."""
     return a is not None
 
 
@@ -50,7 +50,7 @@ def special_traverse_model(
     full: bool = False,
     mark: bool = False,
 ) -> Iterator[tuple[Any, ...]]:
-    """As `traverse_model`; with `mark` and `full` a fifth element numbers the modules of the
+    """Like `traverse_model`; with `mark` and `full` a fifth element numbers the modules of the
     classes `special_blocks` and is None for others."""
     numbers: dict[int, float] = {}
     first = next_special_bb_id or 0
@@ -68,8 +68,8 @@ def traverse_model(
     full: bool = False,
 ) -> Iterator[tuple[Any, ...]]:
     """(module, scope, parent) of the leaves, where leaves are also modules of the classes
-    `basic_blocks` and those `depth` levels down. With `full` all modules, and a fourth element
-    tells whether it is a leaf."""
+    `basic_blocks` and those `depth` levels down. With `full` all modules, and a fourth element is
+    true for leaves."""
     prefix = prefix or type(module).__name__
     for name, inner in module.named_children():
         scope = _child(prefix, name, inner)
@@ -107,7 +107,7 @@ def tensorDict(model: nn.Module) -> OrderedDict[str, Tensor]:
 
 
 def nested_map(func: Callable[[Any], Any], ts: Any, full: bool = False) -> Any:
-    """`func` of everything in lists, tuples, sets and dicts (and slices, with `full`)."""
+    """Applies `func` to everything in lists, tuples, sets and dicts (and slices, with `full`)."""
     if isinstance(ts, (list, tuple, set)) and not isinstance(ts, torch.Size):
         return type(ts)(nested_map(func, t, full) for t in ts)
     if isinstance(ts, dict):
@@ -118,7 +118,7 @@ def nested_map(func: Callable[[Any], Any], ts: Any, full: bool = False) -> Any:
 
 
 def flatten(ts: Any) -> Iterator[Any]:
-    """Everything in nested containers; dicts in the order of their keys."""
+    """All values in nested containers; those of dicts in the order of their keys."""
     if isinstance(ts, dict):
         ts = [ts[key] for key in sorted(ts)]
     if isinstance(ts, (list, tuple, set)) and not isinstance(ts, torch.Size):
@@ -144,19 +144,19 @@ def unflatten(xs: Any, structure: Any) -> Any:
 
 
 def move_tensors(ts: Any, device: Any) -> Any:
-    """Tensors and modules in nested containers, on `device`."""
+    """Moves tensors and modules in nested containers to `device`."""
     return nested_map(lambda t: t.to(device) if isinstance(t, (nn.Module, Tensor)) else t, ts)
 
 
 def detach_tensors(ts: Any) -> Any:
-    """Tensors in nested containers without their history; what needs a gradient still does."""
+    """Detaches tensors in nested containers; those that require a gradient still do."""
     return nested_map(
         lambda t: t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t, ts
     )
 
 
 def set_grad_mode(ts: Any, require_grad: bool) -> Any:
-    """As `detach_tensors`: parameters need a gradient, floating-point tensors on request."""
+    """Like `detach_tensors`: parameters require a gradient, floating-point tensors on request."""
 
     def set_one(t: Any) -> Any:
         if not isinstance(t, Tensor):
@@ -178,7 +178,7 @@ def get_tensor_shapes(ts: Any) -> Any:
 
 
 def get_device(ts: Any) -> torch.device:
-    """Of the first tensor."""
+    """The device of the first tensor."""
     for t in flatten(ts):
         if isinstance(t, Tensor):
             return t.device

@@ -34,8 +34,8 @@ def register_task(
 
 
 def get_parser_and_partitioner(task_name: str) -> tuple[Any, Any]:
-    """The classes of a task. One of a checkout that needs packages which are not installed is
-    replaced by Ligament's of that name, if there is one."""
+    """The classes of a task. A task of a checkout that needs packages which are not installed is
+    replaced by Ligament's task of that name, if there is one."""
     candidates = [f"autopipe.tasks.{task_name}"]
     if task_name in OWN:
         candidates.append(f"ligament.compat.autopipe.tasks.{OWN[task_name]}")

@@ -1,5 +1,5 @@
-"""The task `vision` on a checkout's definitions of models. FTPipe's own task needs timm, SciPy and
-an old version of transformers."""
+"""The task `vision`, based on a checkout's definitions of models. FTPipe's own task needs timm,
+SciPy and an old version of transformers."""
 
 from __future__ import annotations
 

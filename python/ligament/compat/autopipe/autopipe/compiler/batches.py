@@ -76,7 +76,7 @@ def batched_values(plan: Plan, batch_dim: int, batch: int) -> dict[str, bool] | 
 
 
 def looks_batched(shape: tuple[int, ...], batch_dim: int, batch: int) -> bool:
-    """By its size alone."""
+    """Whether a value is batched, judging by its size alone."""
     return len(shape) > batch_dim and shape[batch_dim] == batch
 
 

@@ -28,8 +28,8 @@ class _Code(str):
 
 
 class Configuration:
-    """Writes the part of a file that FTPipe's runtime reads. `batched` tells which values are
-    batched, None: the stages run with the traced batch size only."""
+    """Writes the part of a file that FTPipe's runtime reads. `batched` contains which values are
+    batched; None: the stages run with the traced batch size only."""
 
     def __init__(
         self, graph: Graph, routes: Routes, batch_dim: int, batched: dict[str, bool] | None
@@ -40,7 +40,7 @@ class Configuration:
         self.batch = batch_of(graph, batch_dim)
 
     def text(self) -> str:
-        """Everything after the stages."""
+        """The text after the stages."""
         base = [
             inspect.getsource(thing)
             for thing in (
@@ -148,7 +148,7 @@ class Configuration:
 
 
 def batch_of(graph: Graph, batch_dim: int) -> int:
-    """Of the first argument."""
+    """The batch size of the first argument."""
     shapes = [node.tensor_shape for node in graph.inputs]
     fit = [shape for shape in shapes if len(shape) > batch_dim]
     return int(fit[0][batch_dim]) if fit else 0

@@ -11,8 +11,8 @@ from torch import nn
 
 
 class Partition(nn.Module):
-    """A stage as FTPipe's runtime makes and calls it: made of the layers and tensors of the model
-    by their scopes, called with the values that its configuration lists."""
+    """A stage as FTPipe's runtime creates and calls it: it is created from the layers and tensors
+    of the model by their scopes, and called with the values that its configuration lists."""
 
     STAGE: Any = None
     LAYER_SCOPES: list[str] = []
@@ -68,7 +68,7 @@ def name_of(scope: str) -> str:
 
 
 def switch_batch_size(config: dict[str, Any], batch_size: int) -> None:
-    """Changes the shapes of everything that is batched."""
+    """Changes the shapes of all batched values."""
     dim = config["batch_dim"]
     tables = [config["model_inputs"], config["model_outputs"]]
     tables += [stage[key] for stage in config["stages"].values() for key in ("inputs", "outputs")]

@@ -1,4 +1,4 @@
-"""Which values each partition receives and sends, from and to where."""
+"""The values that each partition receives and sends, with their sources and destinations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Routes:
     outputs: list[Stop] = field(default_factory=list)
 
     def depths(self) -> list[int]:
-        """For each stage the longest path to the end of the pipeline."""
+        """For each stage, the length of the longest path to the end of the pipeline."""
         found = [0] * len(self.gives)
         for stage in reversed(range(len(found))):
             ends = {end for stop in self.gives[stage] for end in stop.ends if end != MODEL}
@@ -87,7 +87,7 @@ def _direct(found: Routes, name: str, value: str, born: int, ends: list[int]) ->
 
 
 def _relay(found: Routes, name: str, value: str, born: int, ends: list[int]) -> None:
-    """A name for each hop if there are several."""
+    """A separate name for each hop if there are several."""
     for source, end in zip([born, *ends], ends, strict=False):
         hop = f"{name}_{end}" if len(ends) > 1 else name
         found.gives[source].append(Stop(hop, value, [end]))

@@ -17,7 +17,7 @@ FLOOR = 1e-3
 
 
 def get_weight_functions(args: Any, verbose: bool = True) -> tuple[Any, Any]:
-    """Those selected by the command-line arguments."""
+    """The weight functions selected by the command-line arguments."""
     factor = args.weight_mult_factor
     node: Any
     if args.auto_infer_node_bwd_to_fwd_ratio:
@@ -124,7 +124,7 @@ class NodeMemoryEstimator:
 
 
 def tensor_bytes(node: Node) -> int:
-    """Of all outputs of a node."""
+    """The bytes of all outputs of a node."""
     pairs = zip(flatten(node.tensor_shape), flatten(node.tensor_dtype), strict=True)
     return sum(
         shape.numel() * dtype.itemsize

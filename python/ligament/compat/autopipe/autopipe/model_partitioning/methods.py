@@ -1,4 +1,4 @@
-"""FTPipe's partitioning methods by Ligament's partitioner."""
+"""FTPipe's partitioning methods, implemented by Ligament's partitioner."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Wanted:
     recomputation: bool = False
 
     def options(self, **more: Any) -> solver.Options:
-        """As Ligament takes them."""
+        """The options in the form that Ligament accepts."""
         name = self.method.lower()
         if name not in METHODS:
             known = ", ".join(METHODS)
@@ -119,9 +119,9 @@ def _weighed(
     node_weight: Callable[[Any], float] | None,
     edge_weight: Callable[[Any, Any], float] | None,
 ) -> Any:
-    """A copy of the trace's graph with the functions' results in the place of its figures."""
+    """A copy of the trace's graph with the functions' results in place of its figures."""
     if graph.trace is None:
-        raise InvalidError("the graph has no trace: it is made by build_profiled_graph")
+        raise InvalidError("the graph has no trace: create it with build_profiled_graph")
     made = copy.deepcopy(graph.trace.graph)
     for node in graph.nodes:
         block, times = made.nodes[node.id], node.weight
@@ -138,7 +138,8 @@ def _weighed(
 
 
 def assign(graph: Graph, stages: Sequence[int], devices: Sequence[int]) -> None:
-    """Of the partitioner's answer, which has one element for each block."""
+    """Sets stages and devices from the partitioner's result, which has one element for each
+    block."""
     for node in graph.nodes:
         node.stage_id, node.gpu_id = stages[node.id], devices[node.id]
 
@@ -159,7 +160,8 @@ def judged(graph: Graph, wanted: Wanted, method: str) -> Plan:
 
 
 def _devices(graph: Graph, count: int) -> list[int]:
-    """Of each stage, from its nodes; a stage without one has its own. Nodes without one get it."""
+    """The device of each stage, from its nodes; a stage without a device gets a separate one, which
+    is also set in its nodes."""
     found: dict[int, int] = {}
     for node in graph.nodes:
         if node.gpu_id is not None and found.setdefault(node.stage_id, node.gpu_id) != node.gpu_id:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def merge(graph: Graph, into: Node, gone: Node, weigh: Callable[[Node, Node], float]) -> None:
-    """`gone`, which reads `into`, becomes a part of it: times, parameters, edges and their weights
-    are added."""
+    """Merges `gone`, which reads `into`, into it: times, parameters, edges and their weights are
+    added."""
     if gone is into or gone not in into.out_edges:
         raise InvalidError(
             f"cannot merge node {gone.id} into node {into.id}, which it does not read"
@@ -57,7 +57,7 @@ def _unique(nodes: Iterable[Node], *without: Node) -> list[Node]:
 
 
 def split(graph: Graph) -> dict[int, Graph]:
-    """stage -> a graph of its nodes; what comes from elsewhere is an input."""
+    """stage -> a graph of its nodes; values from other stages are inputs."""
     kind = type(graph)
     found: dict[int, Graph] = {}
     for stage in sorted({node.stage_id for node in graph.non_input_nodes}):

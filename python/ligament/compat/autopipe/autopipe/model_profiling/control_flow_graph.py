@@ -92,23 +92,23 @@ class Node:
         return self.type is NodeTypes.IN
 
     def add_arg(self, arg_node: Node) -> None:
-        """The next positional argument."""
+        """Adds the next positional argument."""
         self.args.append(arg_node)
 
     def add_kwarg(self, kwarg: str, kwarg_node: Node) -> None:
-        """A keyword argument."""
+        """Adds a keyword argument."""
         self.kwargs[kwarg_node].append(kwarg)
 
     def add_out_edge(self, dest_node: Node) -> None:
-        """`dest_node` reads this one."""
+        """Adds `dest_node` as a reader of this node."""
         self.out_edges.append(dest_node)
 
     def remove_output(self, out_node: Node) -> None:
-        """`out_node` no longer reads this one."""
+        """Removes `out_node` from the readers of this node."""
         self.out_edges.remove(out_node)
 
     def replace_input(self, original: Node, new: Node) -> None:
-        """Reads `new` in the place of `original`."""
+        """Replaces the input `original` by `new`."""
         if original not in self.in_edges:
             raise KeyError(f"node {self.id} does not read node {original.id}")
         self.args = [new if node is original else node for node in self.args]
@@ -116,7 +116,7 @@ class Node:
             self.kwargs[new] = self.kwargs.pop(original)
 
     def remove_input(self, original: Node) -> None:
-        """No longer reads `original`."""
+        """Removes the input `original`."""
         if original not in self.in_edges:
             raise KeyError(f"node {self.id} does not read node {original.id}")
         self.args = [node for node in self.args if node is not original]
@@ -125,7 +125,8 @@ class Node:
     def maybe_create_compound_edge_weights(
         self, edge_weight_function: Callable[[Node, Node], float]
     ) -> bool:
-        """Fills `compound_edge_weights`, unless that was done; whether there is anything new."""
+        """Fills `compound_edge_weights` unless that was done; returns whether anything was
+        added."""
         if self.compound_edge_weights or not self.out_edges:
             return False
         for node in self.out_edges:
@@ -133,7 +134,7 @@ class Node:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything about it; edges as ids."""
+        """All attributes; edges as ids."""
         state: dict[str, Any] = {name: getattr(self, name) for name in self.PLAIN}
         state["compound_edge_weights"] = dict(self.compound_edge_weights)
         state["args"] = [node.id for node in self.args]
@@ -162,8 +163,8 @@ EdgeWeightFunction = Callable[[Node, Node], float]
 
 
 class Graph:
-    """The graph of a model. `trace` is Ligament's trace it was made from and `plan` the plan of its
-    stages, each None if there is none (a graph from a file, or one that was edited)."""
+    """The graph of a model. `trace` is the Ligament trace it was created from and `plan` the plan
+    of its stages; each is None if there is none (a graph from a file, or one that was edited)."""
 
     def __init__(
         self,
@@ -212,7 +213,7 @@ class Graph:
 
     @property
     def output_scopes(self) -> list[str]:
-        """Of `outputs`."""
+        """The scopes of `outputs`."""
         return [node.scope for node in self.outputs]
 
     @property
@@ -290,7 +291,7 @@ class Graph:
         node_weight_function: NodeWeightFunction | None = None,
         edge_weight_function: EdgeWeightFunction | None = None,
     ) -> Drawing:
-        """A notebook shows what `build_dot` returns."""
+        """Shows the result of `build_dot` in a notebook."""
         return self.build_dot(node_weight_function, edge_weight_function)
 
     def serialize(self, path: str) -> None:
@@ -303,7 +304,7 @@ class Graph:
         return cls.from_state(graph_file.read(Path(path), NodeTypes))
 
     def state(self) -> dict[str, Any]:
-        """Everything about the graph, as a dict."""
+        """All attributes of the graph, as a dict."""
         return {
             "node_data": {node.id: node.state_dict() for node in self.nodes},
             "input_kw_ids": dict(self.input_kw_ids),
@@ -348,11 +349,11 @@ class Graph:
         return Graph.from_other(self), {index: index for index in self._nodes}
 
     def layers_graph(self) -> tuple[Graph, dict[int, int]]:
-        """As `new_graph_without_constants`."""
+        """Like `new_graph_without_constants`."""
         return self.new_graph_without_constants()
 
     def induce_layer_partition(self, layers_graph: Graph, layers_to_original: Any) -> Graph:
-        """Takes over the stages of a layers graph."""
+        """Copies the stages of a layers graph."""
         for index, original in layers_to_original.items():
             node, source = self._nodes[original], layers_graph[index]
             node.stage_id, node.gpu_id = source.stage_id, source.gpu_id
@@ -368,7 +369,7 @@ class Graph:
         return made
 
     def split_to_stages(self) -> dict[int, Graph]:
-        """One graph for each stage; what it receives are its inputs."""
+        """One graph for each stage; the values that it receives are its inputs."""
         return contraction.split(self)
 
     def merge(

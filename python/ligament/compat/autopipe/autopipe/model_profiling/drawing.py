@@ -34,14 +34,14 @@ class Drawing:
         return self.source
 
     def save(self, filename: str = "Digraph.gv", directory: str | None = None) -> str:
-        """Writes the text; the path."""
+        """Writes the text and returns the path."""
         path = Path(directory or ".") / filename
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.source, "utf-8")
         return str(path)
 
     def pipe(self, format: str | None = None) -> bytes:
-        """The picture."""
+        """Returns the picture."""
         program = shutil.which("dot")
         if program is None:
             raise UnsupportedError("cannot render the graph: no program 'dot' (install Graphviz)")
@@ -53,8 +53,8 @@ class Drawing:
     def render(
         self, filename: str = "Digraph.gv", directory: str | None = None, cleanup: bool = False
     ) -> str:
-        """Writes the picture to `filename.format`, and the text to `filename` unless `cleanup`; the
-        picture's path."""
+        """Writes the picture to `filename.format`, and the text to `filename` unless `cleanup`;
+        returns the picture's path."""
         picture = self.pipe()
         path = Path(directory or ".") / f"{filename}.{self.format}"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def draw(
     node_weight: Callable[[Node], float] | None,
     edge_weight: Callable[[Node, Node], float] | None,
 ) -> Drawing:
-    """Nodes in the colour of their stage."""
+    """Draws the graph; nodes have the colour of their stage."""
     lines = ['node [shape=box style=filled fontname="Times" fontsize=10]']
     outputs = {node.id for node in graph.outputs}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""FTPipe's graph of a model that Ligament has traced and profiled."""
+"""Creates FTPipe's graph of a model that Ligament has traced and profiled."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MEGA = 1e6
 
 
 def make_graph(trace: Trace, depth: int, basic_blocks: Any) -> Graph:
-    """Nodes in the order of the trace's blocks, with their ids; the block that stands for leaving
-    the model has no node."""
+    """Nodes in the order of the trace's blocks, with their ids; the block that represents the
+    model's outputs has no node."""
     blocks = trace.graph.nodes[:-1]
     scopes = _Scopes(trace.program.model)
     nodes = {index: _node(index, block, scopes) for index, block in enumerate(blocks)}
@@ -67,7 +67,7 @@ def values_of(trace: Trace) -> dict[int, list[str]]:
 
 
 class _Scopes:
-    """Model/Class[name]/... of modules by their path."""
+    """The scopes (Model/Class[name]/...) of modules by their path."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -88,7 +88,7 @@ def _node(index: int, block: Any, scopes: _Scopes) -> Node:
         path = block.name.partition(" (call ")[0]
         inner = "" if path == scopes.known[""] and block.kind == "opaque" else path
         return Node(NodeTypes.LAYER, index, scopes.of(inner))
-    # An operation's scope in the trace ends in its name; its number tells it from others.
+    # An operation's scope in the trace ends in its name; its number distinguishes it from others.
     path = block.name.rpartition(".")[0]
     operation = block.scope.rpartition("/")[2]
     return Node(NodeTypes.OP, index, f"{scopes.of(path)}/{operation}_{index}")
@@ -106,7 +106,7 @@ def _keywords(trace: Trace) -> dict[int, str]:
 
 
 def _places(shape: Any) -> list[int]:
-    """Of the tensors in a nested argument."""
+    """The positions of the tensors in a nested argument."""
     if hasattr(shape, "place"):
         return [shape.place]
     return [place for child in getattr(shape, "children", ()) for place in _places(child)]

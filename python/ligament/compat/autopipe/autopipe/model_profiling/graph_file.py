@@ -16,7 +16,7 @@ TYPES = {t.__name__: t for t in (torch.Tensor, tuple, int, float, bool, str, typ
 
 
 def dumps(state: dict[str, Any]) -> str:
-    """As text."""
+    """The state as text."""
     nodes = [
         {
             **node,
@@ -67,7 +67,7 @@ def _node(item: dict[str, Any], types: Any) -> dict[str, Any]:
 
 
 def _shapes(value: Any) -> Any:
-    """A shape is an object, so that it can be told from a tuple of shapes."""
+    """A shape is stored as an object, to distinguish it from a tuple of shapes."""
     if isinstance(value, torch.Size):
         return {"shape": list(value)}
     return [_shapes(inner) for inner in value] if isinstance(value, tuple) else None

@@ -34,5 +34,5 @@ class Profile(ExecTimes):
     output_size: float
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """All fields as a dict."""
         return self._asdict() | {name: getattr(self, name) for name in self.SIZES}
