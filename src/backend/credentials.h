@@ -1,4 +1,4 @@
-/* What programs set with lig_credential_set, for engines. **shared** */
+/* Credentials that programs set with lig_credential_set, for engines. **shared** */
 #ifndef LIGI_CREDENTIALS_H
 #define LIGI_CREDENTIALS_H
 

@@ -1,6 +1,6 @@
-/* The items of a catalog in memory, in byte order of their keys. A map is never changed once it is
- * made: an edit makes a new one, which shares most of its memory with the old one, so that a
- * snapshot is a reference. **Shared**: maps may be held, read and released by any thread. */
+/* The items of a catalog in memory, in byte order of their keys. A map is immutable: an edit
+ * creates a new one, which shares most of its memory with the old one, so that a snapshot is a
+ * reference. **Shared**: maps may be held, read and released by any thread. */
 #ifndef LIGI_ITEM_MAP_H
 #define LIGI_ITEM_MAP_H
 
@@ -13,15 +13,16 @@ typedef struct ligi_item_map ligi_item_map;
 /* LIG_E_INVALID unless the key has 1 to LIGI_ITEM_KEY_MAX bytes. */
 lig_status ligi_item_key_check(const void *key, size_t key_bytes);
 
-/* A new map: `old` (NULL: empty) after the ops, of which the last with a key counts. Costs the
- * chunks that change and a pointer for each of the others. Released by ligi_item_map_release. */
+/* A new map: `old` (NULL: empty) after the ops; of several with one key, the last counts. Allocates
+ * the chunks that change and a pointer for each of the others. Released by
+ * ligi_item_map_release. */
 lig_status ligi_item_map_edit(const ligi_item_map *old, const lig_catalog_op *ops, size_t count,
                               ligi_item_map **next);
 ligi_item_map *ligi_item_map_hold(ligi_item_map *map); /* returns it; NULL is valid */
 void ligi_item_map_release(ligi_item_map *map);        /* NULL is valid */
 
-/* NULL is an empty map in all of these. 1 if there is one: what the item points to lives as long as
- * the map. */
+/* NULL is an empty map in all of these. Returns 1 if the item exists; its memory is valid as long
+ * as the map. */
 int ligi_item_map_get(const ligi_item_map *map, const void *key, size_t key_bytes,
                       lig_catalog_item *item);
 /* The first whose key is >= `key`. */

@@ -6,10 +6,11 @@
 
 #define LIGI_PACK_BYTES_MAX (UINT64_C(1) << 46)
 
-/* LIG_E_INVALID unless the piece follows the `bytes` that the pack has, and fits. */
+/* LIG_E_INVALID unless the piece starts at or after the end of the pack's `bytes`, and fits. */
 lig_status ligi_piece_check(const lig_piece *piece, uint64_t bytes);
 
-/* Does what pack_read does for one range of pack `id`, whose bytes are the `bytes` at `base`. */
+/* Implements pack_read for one range of pack `id`, whose contents are the `bytes` bytes at
+ * `base`. */
 lig_status ligi_range_copy(const void *base, uint64_t bytes, uint64_t id, const void *secret,
                            const lig_range *range);
 

@@ -1,6 +1,6 @@
-/* The table of what one process may have only once however often it is opened: the environment of a
- * catalog file, a named volume in memory. Entries belong to the process that made them; after a
- * fork the child starts with an empty table. */
+/* A table of objects that exist once per process, regardless of how often they are opened: the
+ * environment of a catalog file, a named volume in memory. Entries belong to the process that
+ * created them; after a fork the child starts with an empty table. */
 #ifndef LIGI_SHARED_INSTANCES_H
 #define LIGI_SHARED_INSTANCES_H
 
@@ -19,8 +19,9 @@ typedef enum ligi_shared_want {
     LIGI_SHARED_NEW
 } ligi_shared_want;
 
-/* The object with this key (copied), made by kind->create(context) when there is none; released by
- * ligi_shared_release. LIG_E_NOTFOUND (OLD) and LIG_E_EXISTS (NEW) come without a sentence. */
+/* The object with this key (copied), created by kind->create(context) if there is none; released by
+ * ligi_shared_release. LIG_E_NOTFOUND (OLD) and LIG_E_EXISTS (NEW) are returned without an error
+ * text. */
 lig_status ligi_shared_acquire(const char *key, const ligi_shared_kind *kind, ligi_shared_want want,
                                void *context, void **object);
 /* The last release destroys. In a forked child it does nothing. */

@@ -1,6 +1,6 @@
-/* A bell in memory that processes share: waiters sleep until it rings. A zeroed one is ready. A
- * woken waiter checks its condition again; a ring that was lost with a killed process delays
- * waiters by 20 ms. */
+/* A wake-up counter in memory shared by processes: waiters sleep until it rings. A zeroed one is
+ * ready. A woken waiter checks its condition again; a ring that was lost with a killed process
+ * delays waiters by 20 ms. */
 #ifndef LIGI_BELL_H
 #define LIGI_BELL_H
 
@@ -11,7 +11,7 @@
 
 typedef struct ligi_bell {
     atomic_uint rung;    /* how often: a futex */
-    atomic_uint waiters; /* too many after one was killed */
+    atomic_uint waiters; /* too high after a waiter was killed */
 } ligi_bell;
 
 /* Read before checking the condition, for ligi_bell_wait. */

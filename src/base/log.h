@@ -1,4 +1,4 @@
-/* The log hook, for what has no caller. */
+/* The log hook, for messages that have no caller. */
 #ifndef LIGI_LOG_H
 #define LIGI_LOG_H
 

@@ -1,5 +1,5 @@
-/* A hash map from byte strings to pointers or indexes, whose keys are borrowed: the caller keeps
- * them alive. And sorted arrays. */
+/* A hash map from byte strings to pointers or indexes, whose keys are borrowed (the caller keeps
+ * them alive), and sorted arrays. */
 #ifndef LIGI_MAP_H
 #define LIGI_MAP_H
 

@@ -12,7 +12,7 @@
 #include "mesh/trace/trace_recorder.h"
 #include "mesh/worker_requests.h"
 
-typedef struct ligi_party { /* a member that this one talks to: a server, or a worker */
+typedef struct ligi_party { /* a member that this one communicates with: a server or a worker */
     ligi_session_peer peer; /* first; `index` is its group: the rank that callers see */
     lig_mesh *mesh;
     uint32_t pings; /* until its clock is known */
@@ -49,8 +49,8 @@ lig_status ligi_mesh_enter(lig_mesh *mesh);
 void ligi_mesh_leave(lig_mesh *mesh);
 /* Now, as a stamp. With the lock. */
 uint64_t ligi_mesh_stamp(lig_mesh *mesh);
-/* Makes the event descriptor readable if there is something for the caller to do, and unreadable if
- * not. */
+/* Makes the event descriptor readable if the caller has something to do, and unreadable
+ * otherwise. */
 void ligi_mesh_ring(lig_mesh *mesh);
 
 /* Checks a tensor to be sent; `what` and index i are for error texts. In device memory it must be

@@ -1,4 +1,4 @@
-/* The handshake between members of a mesh, and what happens when one joins or leaves. */
+/* The handshake between members of a mesh, and the handling of members that join or leave. */
 #ifndef LIGI_MESH_CONNECT_H
 #define LIGI_MESH_CONNECT_H
 

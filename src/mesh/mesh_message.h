@@ -1,5 +1,5 @@
 /* The heads of the mesh's messages, as bytes. Pure. A message from a peer is fully validated before
- * anything is allocated for it or done with it.
+ * memory is allocated for it or it is processed.
  *
  *   kind      payload
  *   REQUEST   the pushed tensors, one after the other, as the head describes them
@@ -29,7 +29,7 @@ typedef enum ligi_message_kind {
 #define LIGI_MESSAGE_SMALL_BYTES 48 /* of every kind but REQUEST, REFUSAL and OFFER */
 #define LIGI_MESSAGE_STAMPS 4
 
-/* Where a tensor is at its worker, and how it travels. */
+/* The location of a tensor at its worker, and how it is transferred. */
 typedef enum ligi_place_kind {
     LIGI_PLACE_HOST = 0,   /* in host memory: in the payload */
     LIGI_PLACE_DEVICE = 1, /* in device memory: in the payload */
@@ -54,8 +54,8 @@ typedef struct ligi_offer {
 #define LIGI_MESSAGE_OFFER_BYTES (LIGI_MESSAGE_SMALL_BYTES + 120)
 #define LIGI_MESSAGE_ARENAS 64u /* of one worker */
 
-/* Descriptions of tensors, with room for their shapes. Zero-initialised is valid; grows and is used
- * again. */
+/* Descriptions of tensors, with room for their shapes. Zero-initialised is valid; grows and is
+ * reused. */
 typedef struct ligi_pieces {
     lig_tensor *tensors;
     ligi_place *places;

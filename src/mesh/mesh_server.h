@@ -1,4 +1,4 @@
-/* A server's side: the hooks of its links, and what its two files share. */
+/* A server's side: the hooks of its links, and declarations shared by its two files. */
 #ifndef LIGI_MESH_SERVER_H
 #define LIGI_MESH_SERVER_H
 

@@ -37,7 +37,7 @@ typedef struct ligi_job { /* one request */
     uint64_t stamps[LIGI_MESSAGE_STAMPS];
     size_t entries;                 /* of iov: the payload of the response */
     struct ligi_job_copies *copies; /* of tensors in device memory; NULL: none so far */
-    uint8_t copying;                /* they are under way: the job stays */
+    uint8_t copying;                /* they are in progress: the job remains */
     uint8_t dropped;                /* its worker was lost meanwhile: it ends with them */
 } ligi_job;
 
@@ -61,7 +61,7 @@ typedef struct ligi_server_requests {
     uint32_t filled; /* workers that have a request in their queue */
     uint32_t absent; /* workers that are not present */
     uint32_t parked; /* requests in queues with parked tensors */
-    uint32_t turn;   /* whose request LIG_MESH_ANY takes first */
+    uint32_t turn;   /* the worker whose request LIG_MESH_ANY takes first */
     uint64_t taken_count;
     uint64_t begun_count;
     ligi_job **jobs;
@@ -80,7 +80,7 @@ lig_status ligi_server_requests_init(ligi_server_requests *inbox, uint32_t worke
                                      uint64_t receive_bytes);
 void ligi_server_requests_fini(ligi_server_requests *inbox);
 
-/* A job for a request that starts to arrive. LIMIT if the worker has too many. */
+/* A job for a request that starts to arrive. LIG_E_LIMIT if the worker has too many. */
 lig_status ligi_server_requests_begin(ligi_server_requests *inbox, uint32_t worker, ligi_job **job);
 /* Grows its other arrays to the capacity of its pieces. */
 lig_status ligi_job_reserve(ligi_job *job);
@@ -104,11 +104,12 @@ lig_status ligi_server_requests_oldest(const ligi_server_requests *inbox, uint32
 /* 1 while its response borrows tensors. */
 int ligi_server_requests_sending(const ligi_server_requests *inbox, uint64_t handler);
 
-/* The worker is gone (LIG_MESH_LOST or STOPPED): queued and arriving requests are dropped, taken
- * ones become orphans. */
+/* The worker is lost or has stopped (LIG_MESH_LOST, LIG_MESH_STOPPED): queued and arriving requests
+ * are dropped, taken ones become orphans. */
 void ligi_server_requests_lose(ligi_server_requests *inbox, uint32_t worker, uint32_t state,
                                const char *why);
-/* It is present, for the first time or again. Orphans stay until they are answered, and count. */
+/* The worker is present, for the first time or again. Orphans remain until they are answered, and
+ * count. */
 void ligi_server_requests_join(ligi_server_requests *inbox, uint32_t worker, uint32_t incarnation);
 
 #endif

@@ -66,11 +66,11 @@ lig_status ligi_worker_requests_init(ligi_worker_requests *outbox, uint32_t serv
 void ligi_worker_requests_fini(ligi_worker_requests *outbox);
 
 /* A request with `pull_count` responses per server and room for `push_count` iov entries before
- * theirs; all shares are open. It takes `handler_count` handlers. LIMIT if the oldest has not
+ * theirs; all shares are open. It takes `handler_count` handlers. LIG_E_LIMIT if the oldest has not
  * ended. */
 lig_status ligi_worker_requests_begin(ligi_worker_requests *outbox, uint32_t push_count,
                                       uint32_t pull_count, ligi_request **request);
-/* Takes back the latest, for which nothing was sent. */
+/* Removes the latest request, for which nothing was sent. */
 void ligi_worker_requests_undo(ligi_worker_requests *outbox, ligi_request *request);
 
 /* The request that has the handler, one of those of its tensors: NOTFOUND for one that was never

@@ -1,8 +1,8 @@
 /* Messages between processes. A `ligi_net` is this process's endpoint: it holds the transports, the
  * connections (`ligi_link`), the one place where threads sleep, and one lock. A message is a head
  * (a few bytes the module above understands) and a payload (any number of pieces of memory); it
- * arrives whole, once, and in order, or its link is lost. Nothing here knows tensors, ranks or
- * meshes.
+ * arrives completely, once, and in order, or its link is lost. Nothing here depends on tensors,
+ * ranks or meshes.
  *
  * How a module uses it (group, mesh, params, a served store):
  *   open, serve(service, hooks), listen, connect; then send, and wait for what the hooks bring.
@@ -11,8 +11,8 @@
  * with it held, only by a thread that is inside ligi_net_wait or ligi_net_poll (or by the
  * endpoint's own background thread), and may call everything here except wait, poll and close of
  * the endpoint. They must not block. The modules above guard their own state with the same lock
- * (ligi_net_lock), so there is no order of locks to get wrong; a module with another lock takes it
- * inside this one and never calls net while holding it.
+ * (ligi_net_lock), so no lock order has to be observed; a module with another lock takes it inside
+ * this one and never calls net while holding it.
  *
  * Fork. In a forked child every call returns LIG_E_CLOSED and close frees memory only. */
 #ifndef LIGI_NET_H
@@ -66,13 +66,13 @@ typedef struct ligi_net_options {
     int64_t hello_ns;  /* a connection without a hello by then is dropped; 0: 10 s */
     uint64_t payload_bytes_max; /* of one message; 0: 1 TiB. The head hook may set a lower limit */
     uint32_t queue_max;         /* queued messages per link; 0: 4096 */
-    uint32_t stranger_max; /* accepted connections that have not said hello; 0: 256. Above it the
-                              oldest goes */
+    uint32_t stranger_max; /* accepted connections that have not sent a hello; 0: 256. Above it the
+                            * oldest is dropped */
     uint32_t link_max;     /* links; 0: 16384, some of each service for 4096 members */
     int background;        /* 1: a library thread drives progress while no caller does */
     ligi_fabric fabric;
-    int64_t turn_ns; /* an address of a card that takes no hello by then gives way to the next; 0:
-                        5 s. At most half of what the connection has left */
+    int64_t turn_ns; /* if an address of a card accepts no hello by then, the next one is tried; 0:
+                      * 5 s. At most half of the connection's remaining time */
 } ligi_net_options;
 
 /* With a secret: what a connection proves in addition. */
@@ -133,8 +133,8 @@ typedef struct ligi_arrival {
 } ligi_arrival;
 
 /* Where a payload is received: `count` entries whose sum is the payload without the taken pieces.
- * The array and the memory must stay valid until arrived or lost. The entries are changed: they are
- * what is left to receive. If the hook fills nothing, the payload is discarded. */
+ * The array and the memory must stay valid until arrived or lost. The entries are modified: they
+ * describe the rest to be received. If the hook fills nothing, the payload is discarded. */
 typedef struct ligi_landing {
     struct iovec *iov;
     size_t count;
@@ -221,7 +221,7 @@ lig_status ligi_net_transport(ligi_net *net, const char *scheme, ligi_transport_
 void ligi_net_enter(ligi_net *net);
 void ligi_net_leave(ligi_net *net);
 
-/* A secret of one peer, for an endpoint that tells its peers apart by them. */
+/* A secret of one peer, for an endpoint that distinguishes its peers by their secrets. */
 typedef struct ligi_net_peer_secret {
     const void *secret;
     size_t bytes;
@@ -229,13 +229,13 @@ typedef struct ligi_net_peer_secret {
 } ligi_net_peer_secret;
 
 /* From now on connecting peers may prove one of these in place of the endpoint's own secret, which
- * there must be. Copied; replaces those that were given before. Links that exist stay. */
+ * must exist. Copied; replaces the previous ones. Existing links are unaffected. */
 lig_status ligi_net_accept_secrets(ligi_net *net, const ligi_net_peer_secret *secrets,
                                    size_t count);
-/* With the lock held; what was given, borrowed until the next accept_secrets. */
+/* With the lock held; the secrets that were set, borrowed until the next accept_secrets. */
 const ligi_net_peer_secret *ligi_net_peer_secrets(const ligi_net *net, size_t *count);
 
-/* The endpoint's secret; NULL when there is none. */
+/* The endpoint's secret; NULL if there is none. */
 const void *ligi_net_secret(const ligi_net *net, size_t *bytes);
 const ligi_net_options *ligi_net_limits(const ligi_net *net); /* the values in force */
 

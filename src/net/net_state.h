@@ -1,5 +1,5 @@
-/* The core's own view of endpoints and links; net.h is what modules see, transport.h what
- * transports do. Everything is guarded by the endpoint's lock unless marked atomic. */
+/* Internal state of endpoints and links; net.h is the interface for modules, transport.h the one
+ * for transports. Everything is guarded by the endpoint's lock unless marked atomic. */
 #ifndef LIGI_NET_STATE_H
 #define LIGI_NET_STATE_H
 
@@ -38,8 +38,7 @@ typedef struct ligi_connect_plan {
     char addresses[LIGI_CARD_ADDRESSES_MAX][LIGI_ADDRESS_BYTES_MAX];
     size_t count, next;
     int64_t again_ns, pause_ns;
-    int64_t
-        turn_ns; /* when the address that is being tried gives way; LIGI_NEVER: it is the last */
+    int64_t turn_ns; /* when the next address is tried; LIGI_NEVER: this is the last */
     int retry;
     size_t hello_bytes;
     uint8_t hello[LIGI_HELLO_BYTES_MAX];
@@ -92,7 +91,7 @@ typedef struct ligi_served {
 } ligi_served;
 
 struct ligi_net {
-    _Atomic int wanting; /* threads that wait for the lock: a spinning holder lets them in */
+    _Atomic int wanting; /* threads that wait for the lock: a spinning holder yields to them */
     pthread_mutex_t lock;
     int depth; /* of calls into transports and hooks: links are freed when it is 0 */
     ligi_net_options options;
@@ -125,7 +124,7 @@ struct ligi_net {
     int epoll, bell;
     ligi_watch bell_watch;
     int glances;            /* how many a round of spinning has */
-    int sockets_hot;        /* what happened last was seen by epoll */
+    int sockets_hot;        /* the last event was reported by epoll */
     int64_t sockets_ns;     /* when epoll was last asked */
     pthread_cond_t changed; /* something happened, or the driver has left */
     size_t waiters;         /* on `changed` */

@@ -15,8 +15,8 @@ lig_status ligi_net_wait(ligi_net *net, int (*until)(void *context), void *conte
  * Other threads may have the lock meanwhile. */
 lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
                           int64_t timeout_ns);
-/* With the lock, for servers: from now on a waiting thread learns to spin up to so much longer, if
- * messages come that often; 0: the usual. */
+/* With the lock, for servers: from now on a waiting thread spins longer, up to this time, if
+ * messages arrive that frequently; 0: the default. */
 void ligi_net_be_patient(ligi_net *net, int64_t most_ns);
 /* One round without waiting. */
 lig_status ligi_net_poll(ligi_net *net);
@@ -28,9 +28,9 @@ void ligi_net_wake(ligi_net *net);
 
 /* One round: everything possible without blocking. Returns the number of events. */
 int ligi_net_round(ligi_net *net);
-/* Between two rounds: threads that wait for the lock get it. */
+/* Between two rounds: yields the lock to threads that wait for it. */
 void ligi_net_let_in(ligi_net *net);
-/* Something is due at that time: a sleeping thread wakes by then. */
+/* Sets a deadline: a sleeping thread wakes by then. */
 void ligi_net_due(ligi_net *net, int64_t at_ns);
 lig_status ligi_progress_open(ligi_net *net);
 void ligi_progress_close(ligi_net *net);

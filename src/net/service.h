@@ -4,11 +4,12 @@
 
 #include "net/transport.h"
 
-/* From now on links of `service` belong to these hooks (borrowed until close). LIG_E_EXISTS if they
- * have an owner. */
+/* From now on links of `service` belong to these hooks (borrowed until close). LIG_E_EXISTS if the
+ * service already has an owner. */
 lig_status ligi_net_serve(ligi_net *net, ligi_service service, const ligi_net_hooks *hooks,
                           void *context);
-/* Ends it: its links are closed, no hook is called any more (`sent` is, before it returns). */
+/* Ends the service: its links are closed, and no hook is called any more (except `sent`, before it
+ * returns). */
 void ligi_net_unserve(ligi_net *net, ligi_service service);
 /* Makes the service's tick run soon: its deadlines have changed. Any thread, no lock needed, never
  * blocks. */

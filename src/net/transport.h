@@ -1,6 +1,6 @@
 /* A transport moves messages between two ends. It is a const table in its own folder and one line
  * in builtin.def; the core (link.c, progress.c) has the queues, the hello, the limits, the hooks
- * and the sleeping place, so a transport knows only how bytes get across.
+ * and the waiting, so a transport only transfers bytes.
  *
  * A link whose queue ends in messages sent with LIGI_SEND_MORE is not told to send until the round
  * ends, so a transport need not look at that flag.
@@ -23,7 +23,7 @@
 
 typedef enum ligi_kind { LIGI_KIND_HELLO = 1, LIGI_KIND_DATA = 2, LIGI_KIND_BYE = 3 } ligi_kind;
 
-/* What must be known of a message before its head: a transport carries these three numbers. */
+/* The numbers that precede a message's head; a transport transfers all three. */
 typedef struct ligi_frame_prefix {
     uint32_t kind; /* ligi_kind */
     uint32_t head_bytes;
@@ -37,9 +37,9 @@ typedef struct ligi_outgoing {
     ligi_frame_prefix prefix;
     uint32_t flags; /* LIGI_SEND_* */
     uint32_t count; /* of iov */
-    uint64_t at;    /* for the transport: how far it is; 0 = not begun (cancel is still possible) */
+    uint64_t at;    /* for the transport: its progress; 0 = not begun (cancel is still possible) */
     const uint8_t *head;
-    struct iovec *iov; /* the transport may change the entries as it goes */
+    struct iovec *iov; /* the transport may change the entries while sending */
     uint64_t lent;     /* set by the transport: bytes of the payload that are lent and not moved */
     void *token;
 } ligi_outgoing;
@@ -49,13 +49,13 @@ typedef struct ligi_incoming {
     const void *head;   /* prefix.head_bytes; private memory, not the peer's to change */
     ligi_piece *pieces; /* NULL: nothing was lent */
     size_t piece_count;
-    struct iovec *iov; /* filled by take: where the bytes that must be moved go; the array may be
-                          changed as one goes. NULL with bytes to move: throw them away */
+    struct iovec *iov; /* filled by take: destination of the bytes to move; the array may be changed
+                        * meanwhile. NULL with bytes to move: discard them */
     size_t count;
     uint64_t bytes; /* filled by take: to be moved */
 } ligi_incoming;
 
-/* Something the endpoint's epoll set watches. Embedded in a wire or in `self`. */
+/* A descriptor watched by the endpoint's epoll set. Embedded in a wire or in `self`. */
 typedef struct ligi_watch {
     void (*ready)(void *context, uint32_t events); /* EPOLLIN and so on */
     void *context;
@@ -87,26 +87,27 @@ typedef struct ligi_transport_ops {
      * descriptors, and changes nothing the parent can see. */
     void (*close)(void *self, int forked);
 
-    /* Fills `address` (a whole URI). For each peer that knocks: ligi_link_accept. */
+    /* Fills `address` (a whole URI). For each connecting peer: ligi_link_accept. */
     lig_status (*listen)(void *self, const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
-    /* May this address be tried from here? `same_host`: the card has our boot id. May be NULL: yes.
+    /* Whether this address may be tried from here. `same_host`: the card has our boot id. NULL:
+     * always.
      */
     int (*reaches)(void *self, const char *address, int same_host);
     /* Starts to connect: LIG_OK if it is in progress; ligi_link_fail later if it fails
      * (LIG_E_PEER if the peer does not listen: the core may retry). The queue already contains
      * our hello. `*wire` is created here, but not by a failing call. */
     lig_status (*connect)(void *self, const ligi_uri *uri, ligi_link *link, void **wire);
-    /* What blocks in connect (names to numbers) is done here, without the lock, before it; the
+    /* Blocking work of connect (name resolution) is done here, before it and without the lock; the
      * result replaces the URI. May be NULL. */
     lig_status (*resolve)(const ligi_uri *uri, char address[LIGI_ADDRESS_BYTES_MAX]);
 
     /* The queue is not empty: send what can be sent now (ligi_link_queue, ligi_link_gone). The
      * rest is sent when the watch or poll indicates it. */
     void (*send)(void *wire);
-    /* The landing was diverted: the iovecs given by take are dead from now on. */
+    /* The landing was diverted: the iovecs filled by take are invalid from now on. */
     void (*divert)(void *wire);
-    /* The end: frees the wire. `graceful`: everything in the queue was moved, the last of it a
-     * goodbye, and the peer should get to read it. */
+    /* Frees the wire. `graceful`: everything in the queue was moved, including a final goodbye, and
+     * the peer should be able to read it. */
     void (*drop)(void *wire, int graceful);
 
     /* Polls everything that has no file descriptor; cheap (called while spinning). Returns the
@@ -121,7 +122,8 @@ typedef struct ligi_transport_ops {
     /* Memory that peers can map when it is lent; NULL where they cannot. free is called with self
      * NULL after close. */
     lig_status (*alloc)(void *self, uint64_t bytes, void **memory);
-    int (*free)(void *self, void *memory); /* 1 when the memory was its own, and is freed now */
+    int (*free)(void *self, void *memory); /* 1 if the memory belonged to the transport and was
+                                            * freed */
 
     lig_status (*local_host)(void *wire, char host[LIGI_ADDRESS_BYTES_MAX]); /* may be NULL */
     lig_status (*reserve)(void *self, uint64_t bytes, void **memory);        /* may be NULL */

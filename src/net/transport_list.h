@@ -4,12 +4,12 @@
 
 #include "net/transport.h"
 
-/* Is there a line for it? Loads nothing. */
+/* Whether the scheme is listed. Loads nothing. */
 int ligi_transport_known(const char *scheme);
 /* "inproc, shm, tcp, ucx", for messages. */
 void ligi_transport_names(char *text, size_t bytes);
-/* The table of a scheme; loads its shared object where it lives in one. LIG_E_NOTFOUND for an
- * unknown scheme, with the known ones; otherwise as ligi_transport_load. */
+/* The table of a scheme; loads its shared object if it has one. LIG_E_NOTFOUND for an unknown
+ * scheme, with the known ones; otherwise as ligi_transport_load. */
 lig_status ligi_transport_find(const char *scheme, const ligi_transport_ops **ops);
 
 #endif

@@ -1,7 +1,7 @@
 /* Records of the log of commits (docs/formats.md). Pure.
  *
- * A record is a header and items. Each item has a check of its own, and the header's check covers
- * all of them, so that one damaged item of a record does not take the others with it. */
+ * A record is a header and items. Each item has a separate check, and the header's check covers all
+ * of them, so that the other items of a record with a damaged item can be salvaged. */
 #ifndef LIGI_CLOG_RECORD_H
 #define LIGI_CLOG_RECORD_H
 
@@ -37,20 +37,20 @@ typedef struct ligi_clog_item { /* borrowed from the record */
 lig_status ligi_clog_record_put(ligi_writer *writer, const lig_catalog_edit *edit,
                                 ligi_clog_header *header);
 
-/* 1 when the 64 bytes are a whole header; what follows is not looked at. */
+/* 1 if the 64 bytes are a valid header; does not examine the items. */
 int ligi_clog_header_get(const uint8_t bytes[LIGI_CLOG_HEADER_BYTES], ligi_clog_header *header);
 
-/* 1 when all items are whole and are those of the header. */
+/* 1 if all items are valid and belong to the header. */
 int ligi_clog_record_whole(const uint8_t *record, const ligi_clog_header *header);
 
-/* The item at *at (LIGI_CLOG_HEADER_BYTES at first) of the first `bytes` bytes of a record: 1 and
- * *at moves on; 0 at the end, and at an item that is not whole. */
+/* The item at *at (LIGI_CLOG_HEADER_BYTES at first) of the first `bytes` bytes of a record: 1, and
+ * *at is advanced; 0 at the end, and at an invalid item. */
 int ligi_clog_item_next(const uint8_t *record, size_t bytes, size_t *at, ligi_clog_item *item);
 
-/* Moves *at behind an item that is not whole, by its sizes; 0 when they do not fit. */
+/* Moves *at past an invalid item, by its sizes; 0 if they do not fit. */
 int ligi_clog_item_skip(const uint8_t *record, size_t bytes, size_t *at);
 
-/* The chain up to and with this record. The first record follows ligi_clog_chain_start. */
+/* The chain up to and including this record. The first record follows ligi_clog_chain_start. */
 uint64_t ligi_clog_chain(const ligi_clog_header *header);
 uint64_t ligi_clog_chain_start(const uint8_t id[16]);
 

@@ -1,5 +1,4 @@
-/* The volume in memory: packs in anonymous maps, the catalog as maps that are never changed once
- * published. */
+/* The volume in memory: packs in anonymous maps, the catalog as immutable maps. */
 #ifndef LIGI_MEM_H
 #define LIGI_MEM_H
 

@@ -7,7 +7,7 @@
 lig_status ligi_mem_pin_packs(void *self, const uint64_t *packs, size_t count, int64_t expires_ns,
                               void **pin);
 void ligi_mem_unpin(void *pin);
-/* 1 when a pin that has not expired names the pack. The volume's lock is held. */
+/* 1 if a pin that has not expired contains the pack. The volume's lock is held. */
 int ligi_mem_pinned(const ligi_mem_volume *volume, uint64_t id);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct ligi_rados_cached {
 
 typedef struct ligi_rados_notice {
     rados_completion_t done; /* NULL: free */
-    char *answer;            /* who acknowledged it, and who did not in time */
+    char *answer;            /* the watchers that acknowledged it, and those that did not in time */
     size_t answer_bytes;
 } ligi_rados_notice;
 
@@ -44,11 +44,11 @@ typedef struct ligi_rados {
 
     pthread_mutex_t news_lock; /* guards: */
     pthread_cond_t news_changed;
-    uint64_t news; /* the highest version that was heard of */
+    uint64_t news; /* the highest version received */
     int watching, watch_lost;
     uint64_t watch;
     ligi_rados_notice notices[LIGI_RADOS_NOTICES];
-    int64_t alone_ns; /* until then no notices are sent: nobody was watching */
+    int64_t alone_ns; /* until then no notices are sent, because nobody watched */
 } ligi_rados;
 
 #endif

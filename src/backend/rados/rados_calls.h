@@ -1,5 +1,6 @@
-/* What is used of librados: its headers at build time, the library itself when rados:// is first
- * used. librados.so.2 is the same ABI since 2012; all of these calls exist since Ceph 16. */
+/* The calls of librados in use: its headers are needed at build time, the library is loaded when
+ * rados:// is first used. librados.so.2 is the same ABI since 2012; all of these calls exist since
+ * Ceph 16. */
 #ifndef LIGI_RADOS_CALLS_H
 #define LIGI_RADOS_CALLS_H
 

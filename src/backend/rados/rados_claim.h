@@ -1,5 +1,5 @@
-/* Who uses a pack: its writer, readers that pin it, its remover. All are locks of the first stripe
- * with a duration by the OSD's clock, so that those of dead processes end by themselves. */
+/* The users of a pack: its writer, readers that pin it, its remover. All are locks of the first
+ * stripe with a duration by the OSD's clock, so that those of dead processes expire. */
 #ifndef LIGI_RADOS_CLAIM_H
 #define LIGI_RADOS_CLAIM_H
 

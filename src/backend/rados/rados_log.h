@@ -10,7 +10,7 @@
 #define LIGI_RADOS_RECORD_MAX (UINT64_C(64) << 20) /* one object; OSDs refuse 128 MiB */
 
 lig_status ligi_rados_marker_put(void *self, const void *marker, size_t bytes);
-/* Also takes the data pool that the store was created with. */
+/* Also opens the data pool that the store was created with. */
 lig_status ligi_rados_marker_get(void *self, void *marker, size_t *bytes);
 
 lig_status ligi_rados_log_append(void *self, const ligi_log_end *end, int64_t fresh_ns,

@@ -60,7 +60,8 @@ void ligi_rados_flight_init(ligi_rados_flight *flight, const ligi_rados *e,
 rados_completion_t ligi_rados_flight_next(ligi_rados_flight *flight, size_t tag, uint64_t bytes);
 /* Waits for all. */
 void ligi_rados_flight_drain(ligi_rados_flight *flight);
-/* `result` of the call that started the last operation: if it failed, it lands at once. */
+/* `result` is that of the call that started the last operation: if it failed, the operation has
+ * ended. */
 void ligi_rados_flight_started(ligi_rados_flight *flight, int result);
 
 #endif

@@ -8,7 +8,7 @@ lig_status ligi_rados_open(const ligi_engine_host *host, const ligi_engine_place
                            void **self);
 void ligi_rados_close(void *self, int forked);
 void ligi_rados_describe(void *self, char *text, size_t text_bytes);
-/* Packs lie in this pool: the one that the store was created with. Not while others use the
+/* Sets the pool of the packs: the one that the store was created with. Not while others use the
  * engine. */
 lig_status ligi_rados_data_pool_use(ligi_rados *e, const char *pool);
 

@@ -1,4 +1,4 @@
-/* The bytes of a commit: in omap, or in an object of their own if they are many. */
+/* The bytes of a commit: in omap, or in a separate object if the commit is large. */
 #ifndef LIGI_RADOS_RECORD_H
 #define LIGI_RADOS_RECORD_H
 

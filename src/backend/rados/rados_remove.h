@@ -1,4 +1,4 @@
-/* Removing objects, and what dead writers left. */
+/* Removing objects, and leftovers of dead writers. */
 #ifndef LIGI_RADOS_REMOVE_H
 #define LIGI_RADOS_REMOVE_H
 
@@ -8,7 +8,7 @@ lig_status ligi_rados_object_remove(void *self, ligi_object_kind kind, const uin
                                     size_t count, lig_status *results);
 lig_status ligi_rados_drafts_remove(void *self, int *more);
 
-/* Stripes [from, to); those that do not exist are none. 0 or a negative errno. */
+/* Removes stripes [from, to); missing ones are not an error. 0 or a negative errno. */
 int ligi_rados_stripes_remove(ligi_rados *e, const ligi_rados_body *body, uint64_t from,
                               uint64_t to);
 /* Adds to an operation on the list: the body's stripes are to be removed. */

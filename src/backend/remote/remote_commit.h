@@ -4,20 +4,19 @@
 
 #include "backend/remote/remote_volume.h"
 
-/* Threads of a process take turns, first come, first served, so that a commit which takes long to
- * prepare is not overtaken for ever. LIG_E_TIMEOUT. A thread that has the turn already fails with
- * LIG_E_INVALID. */
+/* Threads of a process take turns in order of arrival, so that a commit that takes long to prepare
+ * does not starve. LIG_E_TIMEOUT. A thread that already has the turn fails with LIG_E_INVALID. */
 lig_status ligi_remote_turn_take(ligi_remote_volume *volume, int64_t timeout_ns);
 void ligi_remote_turn_end(ligi_remote_volume *volume);
 int ligi_remote_turn_mine(ligi_remote_volume *volume);
 
 /* The contents of a commit besides its id, version, chain and date, which are filled here. It
  * follows `base`, of which seen_ns is known (ligi_log_end). LIG_E_BUSY, without an error text, if
- * something else followed it. */
+ * another commit followed it. */
 lig_status ligi_remote_append(ligi_remote_volume *volume, ligi_remote_state *base, int64_t seen_ns,
                               ligi_remote_edit *edit);
-/* Takes the number of a commit whose outcome is unknown. LIG_E_BUSY: the commit, or another, has
- * it. */
+/* Takes the number of a commit whose outcome is unknown. LIG_E_BUSY: that commit, or another,
+ * already has the number. */
 lig_status ligi_remote_settle_unknown(ligi_remote_volume *volume);
 
 /* The volume's members. */

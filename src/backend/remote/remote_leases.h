@@ -1,12 +1,12 @@
-/* What this process holds at the service: pins, claims of packs, locks by name. All of them end by
- * themselves some time after the process does; the keeper renews them until then. */
+/* Leases of this process at the service: pins, claims of packs, locks by name. All of them expire
+ * some time after the process ends; until then the keeper renews them. */
 #ifndef LIGI_REMOTE_LEASES_H
 #define LIGI_REMOTE_LEASES_H
 
 #include "backend/remote/remote_volume.h"
 
 /* The keeper renews it until `until_ns` (a date) or ligi_remote_lease_end, which waits for a
- * renewal under way. */
+ * renewal in progress. */
 lig_status ligi_remote_lease_begin(ligi_remote_volume *volume, ligi_remote_lease *lease,
                                    int64_t until_ns);
 void ligi_remote_lease_end(ligi_remote_volume *volume, ligi_remote_lease *lease);
@@ -14,7 +14,7 @@ void ligi_remote_lease_end(ligi_remote_volume *volume, ligi_remote_lease *lease)
  * (CLOCK_MONOTONIC) when the next is due; INT64_MAX: none. */
 int64_t ligi_remote_leases_renew(ligi_remote_volume *volume);
 
-/* A pack is claimed once in a process: LIG_E_BUSY. */
+/* A process can claim a pack only once: LIG_E_BUSY. */
 lig_status ligi_remote_claim_begin(ligi_remote_volume *volume, ligi_remote_claim *claim,
                                    uint64_t id);
 void ligi_remote_claim_end(ligi_remote_volume *volume, ligi_remote_claim *claim);

@@ -1,12 +1,12 @@
-/* Removing packs of a remote volume (docs/decisions/0011): a commit condemns a pack for ever; after
- * a grace, when nobody pins it, it is deleted. */
+/* Removing packs of a remote volume (docs/decisions/0011): a commit condemns a pack permanently;
+ * after a grace period it is deleted unless it is pinned. */
 #ifndef LIGI_REMOTE_REMOVAL_H
 #define LIGI_REMOTE_REMOVAL_H
 
 #include "backend/remote/remote_volume.h"
 
-/* Deletes condemned packs whose grace is over and that nobody pins, and what dead writers left;
- * sets when the next are due. The view is current. */
+/* Deletes condemned packs whose grace period is over and that are not pinned, and leftovers of dead
+ * writers; sets when the next are due. The view is current. */
 lig_status ligi_remote_sweep(ligi_remote_volume *volume);
 
 /* The volume's members. */

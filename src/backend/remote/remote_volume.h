@@ -1,5 +1,6 @@
-/* A volume on a storage service: what all threads and handles of a process share for one place, and
- * an open handle. The members of its table are spread over the files of this folder. */
+/* A volume on a storage service: the state that all threads and handles of a process share for one
+ * place, and an open handle. The members of its table are implemented in the files of this
+ * folder. */
 #ifndef LIGI_REMOTE_VOLUME_H
 #define LIGI_REMOTE_VOLUME_H
 
@@ -21,13 +22,13 @@ typedef struct ligi_remote_windows {
     int64_t ttl_ns;     /* how long pins, claims and locks outlive a dead process */
 } ligi_remote_windows;
 
-/* Something that the keeper renews: a pin, the claim of a writer, a lock. */
+/* A lease that the keeper renews: a pin, the claim of a writer, a lock. */
 typedef struct ligi_remote_lease {
     struct ligi_remote_lease *next, **link;
     lig_status (*renew)(void *thing, int64_t ttl_ns);
     void *thing;
     int64_t renewed_ns; /* CLOCK_BOOTTIME before the last renewal that succeeded */
-    int64_t until_ns;   /* date from which it is not renewed any more */
+    int64_t until_ns;   /* date from which it is no longer renewed */
     int busy;           /* the keeper is renewing it */
     int lost;
 } ligi_remote_lease;
@@ -74,7 +75,7 @@ typedef struct ligi_remote_volume {
 
     int turn_taken;
     pthread_t turn_owner;
-    ligi_remote_turn *turns; /* the first to come first */
+    ligi_remote_turn *turns; /* in order of arrival */
 
     ligi_remote_claim *claims;
     ligi_remote_lease *leases;
@@ -85,7 +86,8 @@ typedef struct ligi_remote_volume {
     int checkpoint_wanted, sweep_wanted;
     uint64_t checkpointed_bytes; /* the state's log_bytes at the last checkpoint of this process */
     int64_t sweep_ns;            /* CLOCK_MONOTONIC of the next one by time; 0: none */
-    int64_t drafts_ns;           /* when leftovers of dead writers were looked for; 0: never */
+    int64_t drafts_ns;           /* when leftovers of dead writers were last searched for; 0: never
+                                  * */
     ligi_item_map *swept; /* condemned packs that this process found deleted, as in a state */
     struct {              /* a listing of packs that pack_next walks through */
         uint64_t ids[LIGI_REMOTE_LIST_MAX];

@@ -4,7 +4,7 @@
 
 #include "backend/remote/remote_volume.h"
 
-/* What pack_create and pack_claim return: with a claim that has not begun.
+/* The object that pack_create and pack_claim return, with a claim that has not begun.
  * ligi_remote_pack_close. */
 lig_status ligi_remote_writer_create(ligi_remote_volume *volume, void **pack,
                                      ligi_remote_claim **claim);

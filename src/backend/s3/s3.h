@@ -29,10 +29,10 @@ typedef struct ligi_s3 {
     void *spare[LIGI_S3_SPARE_PARTS];
     unsigned spare_count;
     pthread_mutex_t removals_lock; /* guards the next */
-    ligi_s3_batch removals;        /* in the background: claims and pins that ended */
+    ligi_s3_batch removals;        /* in the background: released claims and pins */
 } ligi_s3;
 
-/* A buffer of LIGI_S3_PART_BYTES, page aligned; NULL if memory is short. */
+/* A buffer of LIGI_S3_PART_BYTES, page aligned; NULL if memory is exhausted. */
 void *ligi_s3_part_take(ligi_s3 *s3);
 void ligi_s3_part_give(ligi_s3 *s3, void *part);
 

@@ -15,7 +15,7 @@ lig_status ligi_s3_object_read(void *self, ligi_object object, const ligi_object
 typedef struct ligi_s3_fetch {
     uint64_t from, bytes;
     size_t part, part_count;   /* of the plan's parts */
-    size_t range, range_count; /* it fills part or all of these ranges */
+    size_t range, range_count; /* the ranges that it fills, completely or in part */
 } ligi_s3_fetch;
 
 typedef struct ligi_s3_plan {
@@ -25,7 +25,8 @@ typedef struct ligi_s3_plan {
     size_t part_count, part_capacity;
 } ligi_s3_plan;
 
-/* Which requests fill the ranges, which ascend and do not overlap. Pure. 0 if memory is short. */
+/* Plans the requests that fill the ranges, which ascend and do not overlap. Pure. 0 if memory is
+ * exhausted. */
 int ligi_s3_plan_make(const ligi_object_range *ranges, size_t count, ligi_s3_plan *plan);
 void ligi_s3_plan_fini(ligi_s3_plan *plan);
 

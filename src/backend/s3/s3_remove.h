@@ -1,4 +1,4 @@
-/* Listing and removing objects, and what dead writers left. See storage_engine.h. */
+/* Listing and removing objects, and leftovers of dead writers. See storage_engine.h. */
 #ifndef LIGI_S3_REMOVE_H
 #define LIGI_S3_REMOVE_H
 

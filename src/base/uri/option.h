@@ -21,8 +21,8 @@ typedef struct ligi_option {
 } ligi_option;
 
 /* Fills `into` from uri's options over the table's defaults. Unknown keys are rejected with a text
- * that lists the known ones; `also` (may be NULL) is a NULL-terminated list of keys that another
- * module handles and that are skipped. */
+ * that lists the known ones; `also` (may be NULL) is a NULL-terminated list of keys to skip, which
+ * another module handles. */
 lig_status ligi_options_fill(const ligi_option *table, size_t count, const ligi_uri *uri,
                              const char *const *also, void *into);
 void ligi_options_fini(const ligi_option *table, size_t count, void *into);

@@ -21,7 +21,7 @@ typedef struct ligi_uri {
 
 /* Parses; a text without a scheme ("[A-Za-z][A-Za-z0-9+._-]*:", at least two letters) is a path,
  * taken whole and literally except for the query behind the last '?' of the form "?key=...".
- * Refuses NUL by nature, bad %xx, an empty key, the same key twice. */
+ * Rejects encoded NULs, invalid %xx, an empty key, the same key twice. */
 lig_status ligi_uri_parse(ligi_uri *uri, const char *text);
 void ligi_uri_fini(ligi_uri *uri);
 /* The value of a key, NULL if it is absent. */

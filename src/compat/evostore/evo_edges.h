@@ -10,8 +10,8 @@ typedef struct ligi_evo_graph {
     void *parts[5];  /* the memory behind `graph` */
 } ligi_evo_graph;
 
-/* `words` is twice the number of pairs. Layers on a cycle, and those behind one, match nothing; a
- * stored and an asking graph mark them differently. */
+/* `words` is twice the number of pairs. Layers on a cycle, and those after one, match nothing; a
+ * stored graph and a query graph mark them differently. */
 lig_status ligi_evo_graph_make(const uint64_t *edges, size_t words, int asking,
                                ligi_evo_graph *out);
 void ligi_evo_graph_fini(ligi_evo_graph *graph);

@@ -1,5 +1,5 @@
-/* How a composition is written in the names of a model's tensors: "LAYER/INDEX@OWNER", with '!' at
- * the end for a tensor without bytes. Pure. */
+/* Encodes a composition in the names of a model's tensors: "LAYER/INDEX@OWNER", with '!' at the end
+ * for a tensor without bytes. Pure. */
 #ifndef LIGI_EVO_NAMES_H
 #define LIGI_EVO_NAMES_H
 
@@ -22,7 +22,7 @@ typedef struct ligi_evo_composition { /* ascending by lid */
 /* Fills EVO_NAME_BYTES. */
 void ligi_evo_name_write(char *text, uint64_t layer, uint64_t lid, uint64_t owner, int stored);
 
-/* A model's number; 0 when the name is not a number. */
+/* A model's number; 0 if the name is not a number. */
 int ligi_evo_model_read(const char *name, uint64_t *id);
 
 /* Tensors of one layer have consecutive numbers: the layer of lids[i] is the first of its run. */

@@ -4,8 +4,8 @@
 
 #include "evo_state.h"
 
-/* Writes tensors (names are not looked at) as a part of model `id`. A part saved before with some
- * of the same tensors is replaced when all of its tensors come again, else LIG_E_EXISTS. */
+/* Writes tensors (their names are ignored) as a part of model `id`. A part saved before with some
+ * of the same tensors is replaced if all of its tensors are saved again, else LIG_E_EXISTS. */
 lig_status ligi_evo_stage(ligi_evo_state *state, uint64_t id, const uint64_t *lids,
                           const lig_tensor *tensors, size_t count);
 

@@ -1,11 +1,11 @@
-/* Where the bytes of (tensor, owner) are: in what a lease holds, or in any model whose composition
- * names them. */
+/* Finds the bytes of (tensor, owner): in the model of a lease, or in any model whose composition
+ * contains them. */
 #ifndef LIGI_EVO_SOURCES_H
 #define LIGI_EVO_SOURCES_H
 
 #include "evo_state.h"
 
-typedef struct ligi_evo_sources { /* the models that one call has looked at */
+typedef struct ligi_evo_sources { /* the models that one call has read */
     ligi_evo_state *state;
     ligi_evo_known **known;
     size_t count, room;
@@ -18,7 +18,7 @@ typedef struct ligi_evo_source {
     const ligi_evo_entry *entry;
 } ligi_evo_source;
 
-/* One tensor on its way into memory; `into` without a name. */
+/* One tensor that is being read; `into` has no name. */
 typedef struct ligi_evo_read {
     uint64_t lid, owner;
     lig_tensor into;
@@ -27,7 +27,7 @@ typedef struct ligi_evo_read {
 void ligi_evo_sources_init(ligi_evo_sources *sources, ligi_evo_state *state);
 void ligi_evo_sources_fini(ligi_evo_sources *sources);
 
-/* Model `id` as it is in its store; NULL when there is none. Borrowed from the sources. */
+/* Model `id` as it is in its store; NULL if there is none. Borrowed from the sources. */
 lig_status ligi_evo_sources_model(ligi_evo_sources *sources, uint64_t id,
                                   const ligi_evo_known **known);
 
@@ -35,7 +35,7 @@ lig_status ligi_evo_sources_model(ligi_evo_sources *sources, uint64_t id,
 lig_status ligi_evo_sources_find(ligi_evo_sources *sources, uint64_t hint, uint64_t lid,
                                  uint64_t owner, ligi_evo_source *source);
 
-/* Fills the tensors, grouped by source; those that were never saved stay as they are. */
+/* Fills the tensors, grouped by source; those that were never saved are unchanged. */
 lig_status ligi_evo_sources_read(ligi_evo_sources *sources, uint64_t hint,
                                  const ligi_evo_read *reads, size_t count);
 

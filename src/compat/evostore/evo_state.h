@@ -10,7 +10,7 @@
 
 #define EVO_HELD_MAX 64
 
-/* In the order of their names, which is the order of all time stamps. */
+/* In the order of their names, which is the order of all timestamps. */
 typedef enum ligi_evo_call {
     EVO_GET_COMPOSITION,
     EVO_GET_PREFIX,
@@ -51,19 +51,20 @@ typedef struct ligi_evo_state {
     size_t part_count;
     ligi_stamps_ring times[EVO_CALLS];
     int called[EVO_CALLS];
-    /* What get_num_time_stamps counted, for get_time_stamps: servers' grow meanwhile. */
+    /* The timestamps counted by get_num_time_stamps, for get_time_stamps: those of servers grow
+     * meanwhile. */
     int64_t *taken; /* NULL: nothing is taken */
     size_t taken_count;
     ligi_evo_call taken_first, taken_end; /* of these functions */
 } ligi_evo_state;
 
-/* Takes over a list of stores; those that are open are closed when the list is another. */
+/* Takes ownership of a list of stores; open ones are closed if the list differs. */
 lig_status ligi_evo_state_servers(ligi_evo_state *state, const char *servers, size_t size);
 
-/* Opens the stores when they are not. */
+/* Opens the stores if they are not open. */
 lig_status ligi_evo_state_open(ligi_evo_state *state);
 void ligi_evo_state_close(ligi_evo_state *state);
-/* For a forked child: what is open is the parent's, and may be half changed. Frees nothing. */
+/* For a forked child: open stores belong to the parent and may be inconsistent. Frees nothing. */
 void ligi_evo_state_forget(ligi_evo_state *state);
 void ligi_evo_taken_drop(ligi_evo_state *state);
 lig_store *ligi_evo_state_store(const ligi_evo_state *state, uint64_t id);
@@ -79,7 +80,7 @@ void ligi_evo_state_drop_parts(ligi_evo_state *state, uint64_t id);
 int ligi_evo_state_staged(const ligi_evo_state *state, uint64_t id, uint64_t lid);
 
 lig_status ligi_evo_known_open(lig_store *store, const char *name, ligi_evo_known *out);
-/* Takes over `matches`, also when it fails. */
+/* Takes ownership of `matches`, also on failure. */
 lig_status ligi_evo_known_lease(lig_store *store, lig_match **matches, ligi_evo_known *out);
 void ligi_evo_known_close(ligi_evo_known *known);
 

@@ -1,5 +1,5 @@
 /* Memory for pushed tensors without a registered buffer: one block per request, from the pool of
- * its worker. A block is reused only when its request is answered and no hold is left. */
+ * its worker. A block is reused only when its request has been answered and no hold remains. */
 #ifndef LIGI_BOUNDED_POOL_H
 #define LIGI_BOUNDED_POOL_H
 
@@ -38,7 +38,7 @@ void ligi_block_pool_close(ligi_block_pool *pool);
 uint64_t ligi_block_pool_bytes(ligi_block_pool *pool);
 uint64_t ligi_block_pool_limit(const ligi_block_pool *pool); /* bytes_max */
 
-/* A block of at least `bytes`, with one reference. LIMIT if the pool would exceed its limit.
+/* A block of at least `bytes`, with one reference. LIG_E_LIMIT if the pool would exceed its limit.
  * Allocates only if no block of the size is free. */
 lig_status ligi_block_pool_take(ligi_block_pool *pool, uint64_t bytes, ligi_block **block);
 void ligi_block_hold(ligi_block *block);

@@ -25,7 +25,7 @@ typedef struct ligi_registered { /* of one worker; zero-initialised is valid */
 
 /* NULL if nothing is registered for the key. */
 ligi_registered_buffer *ligi_registered_find(const ligi_registered *places, uint64_t key);
-/* LIG_E_LIMIT if a tensor of so many bytes is too large for the buffer; NULL takes any. */
+/* LIG_E_LIMIT if a tensor of that many bytes is too large for the buffer; NULL accepts any size. */
 lig_status ligi_registered_fits(const ligi_registered_buffer *buffer, uint64_t tensor_bytes);
 /* Registers, or replaces the registration; BUSY while a request uses the old buffer. */
 lig_status ligi_registered_set(ligi_registered *places, uint64_t key, void *data, uint64_t bytes,

@@ -32,15 +32,15 @@ void ligi_arena_heap_close(ligi_arena_heap *heap, int keep);
 lig_status ligi_arena_heap_take(ligi_arena_heap *heap, uint64_t bytes, ligi_arena_chunk **chunk);
 /* Returns it. NULL is valid. */
 void ligi_arena_chunk_drop(ligi_arena_chunk *chunk);
-/* Gives it up: something may still use it, so it is never used again, and the arenas stay allocated
- * when the heap is closed. NULL is valid. */
+/* Abandons a chunk that may still be in use: it is never reused, and the arenas stay allocated when
+ * the heap is closed. NULL is valid. */
 void ligi_arena_chunk_abandon(ligi_arena_chunk *chunk);
 
-/* Where memory lies in the heap; 0: it does not. */
+/* The position of memory in the heap; 0 if it is not in the heap. */
 int ligi_arena_heap_find(ligi_arena_heap *heap, const void *data, uint64_t bytes, uint32_t *arena,
                          uint64_t *offset);
 
-/* Arenas are numbered from 0 and never go away while the heap is open. */
+/* Arenas are numbered from 0 and are never freed while the heap is open. */
 uint32_t ligi_arena_heap_count(ligi_arena_heap *heap);
 /* Its address and size, and the handle by which another process opens it. */
 lig_status ligi_arena_heap_export(ligi_arena_heap *heap, uint32_t arena, ligi_cuda_handle *handle,

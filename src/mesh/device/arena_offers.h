@@ -1,7 +1,7 @@
 /* Memory of a device that a worker and a server on one host share: the worker offers its arenas,
  * and the server opens them, once each. A server on the same device that has opened an arena reads
- * and writes it directly; where that fails (another device, user or container, no device),
- * everything goes through host memory. */
+ * and writes it directly; where that fails (another device, user or container, no device), all data
+ * goes through host memory. */
 #ifndef LIGI_ARENA_OFFERS_H
 #define LIGI_ARENA_OFFERS_H
 
@@ -20,14 +20,14 @@ typedef struct ligi_imports {
     struct {
         uint8_t *data; /* NULL: not opened */
         uint64_t bytes;
-        int same_process; /* not opened: it is there already */
+        int same_process; /* not opened: memory of this process */
     } arenas[LIGI_MESSAGE_ARENAS];
 } ligi_imports;
 
 void ligi_imports_hold(ligi_imports *imports);
 void ligi_imports_drop(ligi_imports *imports); /* any thread */
 
-typedef struct ligi_arenas {  /* what a peer and this member share */
+typedef struct ligi_arenas {  /* the arenas shared by a peer and this member */
     uint64_t offered, opened; /* a worker's: bits by arena */
     ligi_imports *imports;    /* a server's; NULL: none */
 } ligi_arenas;
@@ -38,10 +38,10 @@ void ligi_arena_offer(struct ligi_mesh_device *device, struct ligi_party *party)
 lig_status ligi_arena_on_offer(struct ligi_party *party, const void *head, size_t bytes);
 /* A worker's: the answer. */
 void ligi_arena_on_opened(struct ligi_party *party, const ligi_message *message);
-/* The peer is gone. */
+/* The peer has left or is lost. */
 void ligi_arenas_reset(ligi_arenas *arenas);
 
-/* The address of a place in a worker's arena; NULL: it is not inside one that was opened. */
+/* The address of a place in a worker's arena; NULL if it is not in an arena that was opened. */
 uint8_t *ligi_arenas_find(const ligi_arenas *arenas, const ligi_place *place, uint64_t bytes);
 
 #endif

@@ -1,5 +1,4 @@
-/* Which parts of a range of memory are free: the first span that fits is taken. Pure; the caller
- * guards it. */
+/* A first-fit allocator for a range of memory. Pure; the caller guards it. */
 #ifndef LIGI_FREE_SPANS_H
 #define LIGI_FREE_SPANS_H
 

@@ -1,9 +1,9 @@
-/* Calls of a mesh that are captured into a CUDA graph. When the word `turn` says that no call is
- * under way, the graph copies tensors into a chunk of the mesh's arena and writes the word; the
- * courier sees it and makes the call, and writes the word when the call has ended; a wait stops the
- * graph until then and copies the answer. A replay before that stops there, too: each slot has one
- * call under way. Constants only, so the graph can be replayed. Each captured call has a slot until
- * the mesh is closed. */
+/* Calls of a mesh that are captured into a CUDA graph. When the word `turn` shows that no call is
+ * in progress, the graph copies tensors into a chunk of the mesh's arena and writes the word; the
+ * courier polls it, makes the call, and writes the word when the call has ended; a wait stops the
+ * graph until then and copies the response. An earlier replay stops there, too: each slot has one
+ * call in progress. The graph contains only constants, so it can be replayed. Each captured call
+ * has a slot until the mesh is closed. */
 #ifndef LIGI_GRAPH_SLOTS_H
 #define LIGI_GRAPH_SLOTS_H
 
@@ -21,7 +21,7 @@ typedef struct ligi_captured_slot {
     ligi_arena_chunk *chunk; /* NULL: nothing was copied */
     ligi_cuda_move *pulls;   /* out of the chunk */
     size_t pull_count;
-    int in_graph; /* a part of it is captured, and may be replayed */
+    int in_graph; /* partly captured, and may be replayed */
     int responds; /* it is a response, to this worker */
     uint32_t worker;
 } ligi_captured_slot;

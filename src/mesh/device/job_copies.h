@@ -1,5 +1,5 @@
 /* The device side of a server's request: tensors that arrive in device memory, or are registered or
- * answered from there. A tensor in an arena that its worker lent is used where it is; a payload for
+ * answered from there. A tensor in an arena that its worker lent is used in place; a payload for
  * device memory lands in pinned memory and is copied by a stream before the request is queued. A
  * response is copied by the caller's stream, to the worker's arena or to pinned memory, and sent
  * when that has ended. */
@@ -23,14 +23,14 @@ typedef struct ligi_job_copies {
     uint64_t bytes; /* counted for the worker's limit */
 } ligi_job_copies;
 
-/* 1 if the request needs this: a tensor is in device memory, or is registered there. */
+/* 1 if the request needs copies: a tensor is in device memory, or is registered there. */
 int ligi_job_needs_copies(const lig_mesh *mesh, const ligi_job *job);
 
 /* As ligi_mesh_receive_size and _place in one: takes all memory of the request, and fills *landing.
  * LIG_E_LIMIT, LIG_E_NOMEM: the request is refused; LIG_E_CORRUPT: the link ends. */
 lig_status ligi_job_receive(ligi_party *party, ligi_job *job, ligi_landing *landing);
-/* The payload has landed: queues the copies. *pending is 0 if there are none; else `done` follows
- * (ligi_server_copied). */
+/* The payload has been received: queues the copies. *pending is 0 if there are none; else `done`
+ * follows (ligi_server_copied). */
 lig_status ligi_job_raise(ligi_party *party, ligi_job *job, int *pending);
 
 /* 1 if the response needs copies of a device. */

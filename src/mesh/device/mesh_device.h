@@ -25,7 +25,7 @@ typedef struct ligi_mesh_device {
     void *in, *out;          /* streams of our own, for callers that name none */
     ligi_arena_heap *memory; /* of the device: what peers on this host open */
     ligi_arena_heap *pinned; /* of the host: for all other peers */
-    ligi_block_pool *holds;  /* of memory that the caller has */
+    ligi_block_pool *holds;  /* of the caller's memory */
     uint64_t *words;         /* pinned */
     uint64_t words_address;  /* for the device */
     uint32_t *free_words;    /* indices */
@@ -38,7 +38,7 @@ typedef struct ligi_mesh_device {
     int stuck;            /* work has not ended, or graphs may be replayed: memory stays */
     struct ligi_captured_slot *slots; /* atomic; the latest first */
     uint64_t slot_count;
-    /* What kernels that wait for flags look at (flag_kernels.cu). NULL: no flag was used. */
+    /* Read by kernels that wait for flags (flag_kernels.cu). NULL: no flag was used. */
     uint64_t *flags_ended, *flags_passed;
     uint64_t flags_losses; /* of peers, since the first flag */
 } ligi_mesh_device;
@@ -62,8 +62,8 @@ void ligi_mesh_device_fini(lig_mesh *mesh);
 /* In every round of a thread that waits for the mesh, with the lock. */
 void ligi_mesh_device_help(lig_mesh *mesh);
 
-/* The device of the tensors that are in device memory; -1 if none is, LIG_E_INVALID if they are on
- * several. */
+/* The device of the tensors in device memory; -1 if there are none, LIG_E_INVALID if they are on
+ * several devices. */
 lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t *number);
 
 /* Queues copies on the stream, and ends `task` when they and all that was queued before them have
@@ -71,15 +71,15 @@ lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t 
 lig_status ligi_mesh_device_copy(ligi_mesh_device *device, void *stream,
                                  const ligi_cuda_move *moves, size_t count,
                                  ligi_courier_task *task);
-/* A word of its own, and its return. LIG_E_LIMIT if all are in use. */
+/* Allocates and returns a word. LIG_E_LIMIT if all are in use. */
 lig_status ligi_mesh_device_word(ligi_mesh_device *device, uint64_t **word);
 void ligi_mesh_device_word_give(ligi_mesh_device *device, uint64_t *word);
 /* Its address for streams. */
 uint64_t ligi_mesh_device_address(const ligi_mesh_device *device, const uint64_t *word);
 
-/* Returns once what nobody waited for has failed. */
+/* Returns, once, the failure of work that no call waited for. */
 lig_status ligi_mesh_device_check(lig_mesh *mesh);
-/* Notes such a failure. */
+/* Records such a failure. */
 void ligi_mesh_device_fail(ligi_mesh_device *device, lig_status status, const char *sentence);
 
 #endif

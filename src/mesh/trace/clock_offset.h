@@ -2,7 +2,7 @@
  * measurement has four times: sent (local), received (peer), answered (peer), returned (local). The
  * time between sent and returned that is not between received and answered is transit; if it is
  * symmetric the offset is exact, and the error is never more than half of it. So the fastest of the
- * recent exchanges counts. */
+ * recent exchanges is used. */
 #ifndef LIGI_CLOCK_OFFSET_H
 #define LIGI_CLOCK_OFFSET_H
 

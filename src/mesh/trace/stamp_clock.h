@@ -24,7 +24,8 @@ void ligi_stamp_clock_init(ligi_stamp_clock *ticks);
 uint64_t ligi_stamp_clock_read(const ligi_stamp_clock *ticks);
 /* The time of a reading that was made just now. */
 int64_t ligi_stamp_clock_ns(ligi_stamp_clock *ticks, uint64_t reading);
-/* Of a reading made up to a second ago, without the guard: not moved forward to later values. */
+/* The time of a reading made up to a second ago, without the guard: not moved forward to later
+ * values. */
 int64_t ligi_stamp_clock_then(ligi_stamp_clock *ticks, uint64_t reading);
 
 /* The parts of it. Pure: the time at `tick`, now or in the past, or -1 if the clock must be read;

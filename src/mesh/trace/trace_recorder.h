@@ -34,7 +34,7 @@ void ligi_trace_recorder_init(ligi_trace_recorder *recorder);
 /* Creates the folder and the file; replaces an existing one. */
 lig_status ligi_trace_recorder_open(ligi_trace_recorder *recorder, const char *folder,
                                     const ligi_recorded *whose);
-/* Never fails: on a disk error recording ends with a line in the log. */
+/* Never fails: after a disk error recording ends with a log message. */
 void ligi_trace_recorder_add(ligi_trace_recorder *recorder, const ligi_trace_record *record);
 void ligi_trace_recorder_close(ligi_trace_recorder *recorder);
 

@@ -31,7 +31,7 @@ lig_status ligi_inproc_pair_put(ligi_inproc_pair *pair, int end, const ligi_outg
                                 int *gone);
 /* 1, once, when the payload lent by `end` has been read. */
 int ligi_inproc_pair_returned(ligi_inproc_pair *pair, int end);
-/* The next message for `end`, NULL when there is none; *closed is 1 when there will be none. */
+/* The next message for `end`, NULL if there is none; *closed is 1 if there will be no more. */
 ligi_mail *ligi_inproc_pair_take(ligi_inproc_pair *pair, int end, int *closed);
 /* Copies up to *bytes of a message's payload and returns how many; 0 with bytes left: withdrawn.
  * `into` NULL skips. */

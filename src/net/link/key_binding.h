@@ -10,8 +10,7 @@
  * LIGI_KEY_MEMBER. No-op without a secret. */
 lig_status ligi_net_bind(ligi_net *net, ligi_net_key key, const char *context);
 
-/* Another secret in place of the endpoint's, which there must be: for connections made from now on.
- * Copied. */
+/* Replaces the endpoint's secret, which must exist, for connections made from now on. Copied. */
 lig_status ligi_net_replace_secret(ligi_net *net, const void *secret, size_t bytes);
 
 /* The key that links of a service use, at both ends. */
@@ -20,11 +19,11 @@ ligi_net_key ligi_net_key_of(const ligi_net *net, ligi_service service);
 /* The input of a key in addition to the secret; NULL: there is no such key yet. *binding (may be
  * NULL) changes whenever one of them changes. */
 const char *ligi_net_context(const ligi_net *net, ligi_net_key key, uint32_t *binding);
-/* The key that this end of a link connects with. */
+/* The key with which this end of a link connects. */
 ligi_net_key ligi_link_key(const ligi_link *link);
 /* A connecting peer has proved this key: called before its hello is delivered. */
 void ligi_link_proved(ligi_link *link, ligi_net_key key);
-/* Likewise: it did so with a secret of its own (ligi_net_accept_secrets). */
+/* Likewise: it proved a separate secret (ligi_net_accept_secrets). */
 void ligi_link_set_tag(ligi_link *link, uint64_t tag);
 /* That secret's tag; 0: the endpoint's own, or a transport that proves nothing (shm, inproc). */
 uint64_t ligi_link_tag(const ligi_link *link);

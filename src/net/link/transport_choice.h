@@ -1,4 +1,4 @@
-/* Which of a peer's addresses, and so which transports, are tried and in which order of
+/* Selects which of a peer's addresses, and therefore which transports, are tried, in order of
  * preference. */
 #ifndef LIGI_TRANSPORT_CHOICE_H
 #define LIGI_TRANSPORT_CHOICE_H

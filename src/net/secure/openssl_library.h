@@ -1,5 +1,5 @@
 /* The functions of OpenSSL 3 that are used here. Types come from its headers; the library is loaded
- * when a secret is first given, so programs without a secret do not need OpenSSL. */
+ * when a secret is first used, so programs without a secret do not need OpenSSL. */
 #ifndef LIGI_OPENSSL_LIBRARY_H
 #define LIGI_OPENSSL_LIBRARY_H
 

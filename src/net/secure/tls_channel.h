@@ -21,9 +21,9 @@ typedef struct ligi_tls_channel ligi_tls_channel; /* one connection */
 
 typedef enum ligi_tls_channel_end { LIGI_SECURE_CONNECT, LIGI_SECURE_ACCEPT } ligi_tls_channel_end;
 
-/* Borrows `keys` and `fd` until close; `peer` (copied, truncated to 127 bytes) names the
- * other end in error texts. An accepting connection takes some hundred bytes until the peer has
- * sent something, and allocates buffers only when there is data. */
+/* Borrows `keys` and `fd` until close; `peer` (copied, truncated to 127 bytes) names the other end
+ * in error texts. An accepting connection uses a few hundred bytes until the peer has sent
+ * something, and allocates buffers only when there is data. */
 lig_status ligi_tls_channel_open(ligi_tls_keys *keys, int fd, ligi_tls_channel_end end,
                                  const char *peer, ligi_tls_channel **secure);
 
@@ -41,24 +41,24 @@ uint64_t ligi_tls_channel_tag(const ligi_tls_channel *secure);
 lig_status ligi_tls_channel_handshake(ligi_tls_channel *secure, int *done);
 
 /* Fills the pieces in order, as far as bytes are available; *got may be 0. LIG_E_PEER at the end of
- * the stream. A failure stays: every later recv, send and flush returns it again. (One of sending
- * leaves recv free to read what has arrived.) */
+ * the stream. A failure is permanent: every later recv, send and flush returns it again. (After a
+ * failure of sending, recv can still read data that has arrived.) */
 lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *got);
 
-/* Takes bytes of the pieces in order, as far as the socket takes them; taken bytes are no longer
- * borrowed. *taken may be 0. At most one record waits for the socket, and messages of TLS itself
- * (a key change): they are sent by ligi_tls_channel_flush or the next send. */
+/* Accepts bytes of the pieces in order, as far as the socket accepts them; accepted bytes are no
+ * longer borrowed. *taken may be 0. At most one record waits for the socket, and messages of TLS
+ * itself (a key change): they are sent by ligi_tls_channel_flush or the next send. */
 lig_status ligi_tls_channel_send(ligi_tls_channel *secure, const struct iovec *pieces, size_t count,
                                  size_t *taken);
 lig_status ligi_tls_channel_flush(ligi_tls_channel *secure);
 
 /* 1 while encrypted bytes wait for the socket: ask for EPOLLOUT and call flush (or shake, or send).
- * Receiving can make it 1, too: a key change goes with the next call. */
+ * Receiving can also set it to 1: a key change is sent with the next call. */
 int ligi_tls_channel_unsent(const ligi_tls_channel *secure);
 
-/* Sends close_notify if the socket takes it at once, wipes the keys of the connection and frees.
- * Leaves the socket open. NULL is valid. */
+/* Sends close_notify if the socket accepts it immediately, wipes the keys of the connection and
+ * frees. Leaves the socket open. NULL is valid. */
 void ligi_tls_channel_close(ligi_tls_channel *secure);
 /* Like close, without sending: for a forked child, since keys and counters belong to its parent. */
 void ligi_tls_channel_forget(ligi_tls_channel *secure);

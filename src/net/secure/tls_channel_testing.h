@@ -1,5 +1,5 @@
-/* Two ends of a secure connection in one thread, with somebody in the middle. For
- * tls_channel_test.c and tls_channel_fuzz.c. */
+/* Two ends of a secure connection in one thread, with an intermediary. For tls_channel_test.c and
+ * tls_channel_fuzz.c. */
 #ifndef LIGI_TLS_CHANNEL_TESTING_H
 #define LIGI_TLS_CHANNEL_TESTING_H
 
@@ -17,7 +17,7 @@
 typedef struct scene_end {
     ligi_tls_keys *keys;
     ligi_tls_channel *secure;
-    int fd, relay; /* the connection's socket, and the middle's end of it */
+    int fd, relay; /* the connection's socket, and the intermediary's end of it */
     int done;
     lig_status status; /* the first failure */
     char text[256];
@@ -25,7 +25,8 @@ typedef struct scene_end {
 
 typedef struct scene {
     scene_end client, server;
-    uint8_t flight[2][4096]; /* what the client and the server said first, as the middle saw it */
+    uint8_t flight[2][4096]; /* the first bytes of the client and of the server, as seen by the
+                              * intermediary */
     size_t flight_bytes[2];
 } scene;
 
@@ -71,7 +72,7 @@ static inline void scene_close(scene *scene_)
     scene_end_close(&scene_->server);
 }
 
-/* Hands on what one end said; the first 4096 bytes are remembered. */
+/* Forwards the bytes of one end; the first 4096 are recorded. */
 static inline size_t scene_relay(scene *scene_, int to_server)
 {
     scene_end *from = to_server ? &scene_->client : &scene_->server;
@@ -104,7 +105,7 @@ static inline void scene_shake(scene_end *end)
     }
 }
 
-/* Until nothing moves any more. */
+/* Forwards until both ends are idle. */
 static inline void scene_meet(scene *scene_)
 {
     size_t moved = 1;

@@ -22,7 +22,7 @@ int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which);
 lig_status ligi_tls_keys_set(ligi_tls_keys *keys, unsigned which, const struct iovec *secret,
                              const char *group);
 /* Separate secrets of peers: from now on a connecting peer may also prove one of these, for the
- * same group. Replaces those that were given before; connections that exist stay. */
+ * same group. Replaces the previous ones; existing connections are unaffected. */
 lig_status ligi_tls_keys_set_peers(ligi_tls_keys *keys, const ligi_net_peer_secret *secrets,
                                    size_t count, const char *group);
 /* LIG_E_DENIED: a connection needs the key of a group before there is one. */

@@ -1,5 +1,5 @@
 /* A connected non-blocking socket as OpenSSL sees it (a BIO). OpenSSL's own would raise SIGPIPE in
- * a program that writes to a peer which has gone. OpenSSL also reads nothing while a message of its
+ * a program that writes to a closed connection. OpenSSL also reads nothing while a message of its
  * own (a key change, an alert) waits for room in the socket, so that two peers with full sockets
  * would wait for each other: a full socket therefore spills short writes into a buffer. */
 #ifndef LIGI_TLS_SOCKET_H
@@ -14,11 +14,11 @@ typedef struct ligi_tls_socket {
     int ended;          /* the peer has closed its side */
     int error;          /* errno of the first failure, or 0 */
     uint64_t written;   /* bytes, spilled ones included */
-    size_t spill_bytes; /* written, but not yet sent: they go before anything else */
+    size_t spill_bytes; /* written, but not yet sent: they are sent before anything else */
     uint8_t spill[LIGI_TLS_SPILL_BYTES];
 } ligi_tls_socket;
 
-/* Sends what was spilled, as far as the socket takes it. A failure is in `error`. */
+/* Sends spilled bytes, as far as the socket accepts them. A failure is in `error`. */
 void ligi_tls_socket_flush(ligi_tls_socket *socket);
 
 /* One for any number of connections; NULL without memory. */

@@ -1,13 +1,14 @@
 /* A ring of bytes in shared memory for one writer and one reader, in two processes that do not
- * trust each other. Pure: memory and atomics; who sleeps and who rings a bell is said, not done.
+ * trust each other. Pure: memory and atomics; sleeping and waking are reported to the caller, not
+ * performed.
  *
  * Positions count bytes since the beginning and never wrap. Each side keeps its own position and
- * all sizes in private memory; what it reads of the other side is copied out and checked, and a
- * value that cannot be gives LIG_E_CORRUPT. The bytes themselves may change while they are read: a
- * reader copies out what it decides by.
+ * all sizes in private memory; values that it reads from the other side are copied and checked, and
+ * an impossible value gives LIG_E_CORRUPT. The bytes themselves may change while they are read: a
+ * reader copies the values on which it bases decisions.
  *
  * A ring starts in its first area (small, so that an idle peer costs little memory) and moves once,
- * for good, to its full area when the writer asks for it. */
+ * permanently, to its full area when the writer requests it. */
 #ifndef LIGI_RING_H
 #define LIGI_RING_H
 
@@ -39,8 +40,8 @@ typedef struct ligi_ring {
     ligi_ring_control *control;
     uint8_t *first, *full;
     ligi_ring_shape shape;
-    uint64_t at;    /* the own position; published by publish and release */
-    uint64_t told;  /* the own position as last published */
+    uint64_t at;    /* this side's position; published by publish and release */
+    uint64_t told;  /* this side's position as last published */
     uint64_t other; /* the other side's position as last read and checked */
     uint64_t moved; /* as in the control */
     uint32_t put_count, slow_count, far_count; /* of pace */
@@ -75,18 +76,19 @@ lig_status ligi_ring_room(ligi_ring *ring, size_t want, size_t *bytes);
 /* The address of the next `bytes` if they are contiguous and known to be free without reading
  * the reader's position; otherwise NULL. Call ligi_ring_skip after filling them. */
 uint8_t *ligi_ring_piece(const ligi_ring *ring, size_t bytes);
-/* Appends; at most what room said. Nothing is seen by the reader before it is published. */
+/* Appends at most the bytes that room returned. The reader sees nothing before it is published. */
 void ligi_ring_put(ligi_ring *ring, const void *data, size_t bytes);
-/* Shows what was put. 1 when the reader sleeps and must be woken by the caller: its flag is taken.
+/* Publishes appended bytes. 1 if the reader sleeps and must be woken by the caller: its flag is
+ * cleared.
  */
 int ligi_ring_publish(ligi_ring *ring);
 /* Where the two processors share no cache, each line that is written has to be fetched from the
  * reader's first, at a quarter of what memory gives. So some puts are timed, and after a few slow
- * ones the next 512 are written past the cache, after which it is tried again.
- * `paced` says before a put whether its time is wanted; `pace` tells it. */
+ * ones the next 512 are written past the cache, after which it is tried again. `paced` returns
+ * before a put whether its time is needed; `pace` reports it. */
 int ligi_ring_paced(ligi_ring *ring, size_t bytes);
 void ligi_ring_pace(ligi_ring *ring, size_t bytes, int64_t took_ns);
-/* From here on the full area is used; what is in the first one stays readable. */
+/* From here on the full area is used; bytes in the first one stay readable. */
 void ligi_ring_grow(ligi_ring *ring);
 /* Announces that the writer sleeps until there is space for `want` bytes; 1 if there already is
  * (or the ring is broken): then it must not sleep. `awake` withdraws the announcement. */
@@ -108,15 +110,15 @@ static inline int ligi_ring_still(const ligi_ring *ring)
 {
     return atomic_load_explicit(&ring->control->tail, memory_order_relaxed) == ring->other;
 }
-/* Copies and takes; at most what ready said. */
+/* Copies and consumes at most the bytes that ready returned. */
 void ligi_ring_get(ligi_ring *ring, void *into, size_t bytes);
-/* Takes without copying, or appends what was filled in place. */
+/* Consumes without copying, or appends bytes that were filled in place. */
 static inline void ligi_ring_skip(ligi_ring *ring, size_t bytes)
 {
     ring->at += bytes;
 }
-/* Gives the memory of what was taken back to the writer. 1 when that one sleeps and must be woken
- * by the caller. */
+/* Returns the memory of consumed bytes to the writer. 1 if the writer sleeps and must be woken by
+ * the caller. */
 int ligi_ring_release(ligi_ring *ring);
 /* Announces that the reader sleeps until `want` bytes are available; 1 if they are (or the ring
  * is broken): then it must not sleep. */

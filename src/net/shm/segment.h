@@ -1,6 +1,6 @@
 /* Memory that can be lent to peers on this host: blocks in sealed memfds (`segments`).
  *
- * Who may do what, when (the contract of mesh.empty and LIGI_SEND_LEND):
+ * The contract of mesh.empty and LIGI_SEND_LEND:
  *   - The sender must leave a lent piece unchanged until a message of its module's protocol says
  *     that the peer has done with it (for the mesh: the reply). Nothing stops it from writing
  *     earlier; the peer would then see a mixture, and nothing worse.
@@ -36,7 +36,7 @@ typedef struct ligi_segment_place {
 /* At most `limit_bytes` in blocks at a time; 0: half of this machine's memory. **Shared**, as are
  * the calls below. */
 lig_status ligi_segments_create(uint64_t limit_bytes, ligi_segments **segments);
-/* The owner has done with it; it goes when the last block is freed. NULL is valid. */
+/* The owner no longer needs it; it is freed with the last block. NULL is valid. */
 void ligi_segments_destroy(ligi_segments *segments);
 
 /* Zeroed, aligned to LIGI_BLOCK_BYTES; 0 bytes are valid. LIG_E_LIMIT above the limit. */
@@ -51,9 +51,9 @@ void ligi_segments_free(void *memory);
 /* 1 if the whole piece is in one segment; fills *place. */
 int ligi_segments_find(ligi_segments *segments, const void *data, uint64_t bytes,
                        ligi_segment_place *place);
-/* 1 while the segment of that number has blocks. */
+/* 1 if the segment with that number has blocks. */
 int ligi_segments_alive(ligi_segments *segments, uint32_t segment);
-/* Changes whenever a segment goes. */
+/* Changes whenever a segment is freed. */
 uint64_t ligi_segments_epoch(ligi_segments *segments);
 
 #endif

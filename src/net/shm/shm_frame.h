@@ -1,11 +1,11 @@
-/* What stands in a ring before a message's payload, as bytes. Pure.
+/* The header of a message in a ring, as bytes. Pure.
  *
  *   header   16 bytes: kind u16, pieces u16, head bytes u32, payload bytes u64
  *   pieces   24 bytes each: segment u32, 0 u32, offset u64, bytes u64; together the payload.
  *            Segment 0 is what follows in the ring, any other lies in memory that was lent
  *   head
  *
- * Both ends are on one host: numbers are in its own order. */
+ * Both ends are on one host: numbers are in native byte order. */
 #ifndef LIGI_SHM_FRAME_H
 #define LIGI_SHM_FRAME_H
 
@@ -26,8 +26,8 @@ typedef struct ligi_shm_piece {
     uint64_t offset, bytes;
 } ligi_shm_piece;
 
-/* LIG_E_CORRUPT unless the numbers can be those of a message; how large one may be is the core's to
- * say. `header` was copied out of the ring. */
+/* LIG_E_CORRUPT unless the numbers can be those of a message; the core checks its size. `header`
+ * was copied out of the ring. */
 lig_status ligi_shm_header_check(const ligi_shm_header *header);
 /* Bytes between header and payload. */
 size_t ligi_shm_front_bytes(const ligi_shm_header *header);

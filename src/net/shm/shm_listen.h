@@ -1,4 +1,4 @@
-/* Listening and connecting between processes of one host: Unix sockets, and who may connect. */
+/* Listening and connecting between processes of one host: Unix sockets and access control. */
 #ifndef LIGI_SHM_LISTEN_H
 #define LIGI_SHM_LISTEN_H
 

@@ -1,12 +1,12 @@
-/* From the ring to where the core says. */
+/* Moves messages from the ring to the destinations given by the core. */
 #ifndef LIGI_SHM_RECEIVE_H
 #define LIGI_SHM_RECEIVE_H
 
 #include "net/shm/wire.h"
 
-/* Takes what has come, a portion at most. Returns how many things happened. */
+/* Receives available messages, at most one portion. Returns the number of events. */
 int ligi_shm_receive(ligi_wire *wire);
-/* The bytes that the step the wire is in waits for. */
+/* The number of bytes that the wire's current step waits for. */
 size_t ligi_shm_awaits(const ligi_wire *wire);
 void ligi_shm_divert(void *wire);
 

@@ -1,4 +1,4 @@
-/* From a link's queue into the ring. */
+/* Moves messages from a link's queue into the ring. */
 #ifndef LIGI_SHM_SEND_H
 #define LIGI_SHM_SEND_H
 

@@ -1,4 +1,4 @@
-/* Receiving: prefix and head through a small buffer, payloads straight to where they belong. */
+/* Receiving: prefix and head through a small buffer, payloads directly into their destination. */
 #ifndef LIGI_TCP_READ_H
 #define LIGI_TCP_READ_H
 

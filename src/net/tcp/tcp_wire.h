@@ -19,15 +19,15 @@ struct ligi_tcp_wire {
     ligi_stream stream;
     int fd;
     int connecting, blocked; /* blocked: waits for EPOLLOUT */
-    int broken;              /* writing failed: reading tells why */
-    int hungry;              /* there is more to read that epoll does not know of */
+    int broken;              /* writing failed: reading returns the reason */
+    int hungry;              /* there is more to read that epoll does not report */
     int64_t linger_ns;
 
     ligi_tcp_step step;
-    uint8_t *buffer; /* had when the first byte comes */
+    uint8_t *buffer; /* allocated at the first byte */
     size_t capacity, start, end;
     ligi_frame_prefix prefix;
-    struct iovec *iov; /* where the payload goes; NULL: nowhere */
+    struct iovec *iov; /* destination of the payload; NULL: discarded */
     size_t count;
     uint64_t left; /* of the payload */
 };
@@ -39,11 +39,11 @@ struct ligi_tcp {
     struct ligi_tcp_listener *listeners;
     ligi_tcp_wire *wires, *lingering;
     size_t lingering_count;
-    ligi_tcp_wire *hot; /* the wire that is looked at while spinning */
+    ligi_tcp_wire *hot; /* the wire that is polled while spinning */
     int hot_misses;
-    ligi_tcp_wire *full; /* the wire whose socket was full last: tried again while spinning */
+    ligi_tcp_wire *full; /* the wire whose socket was full last: retried while spinning */
     size_t hungry_count;
-    int spare; /* a spare descriptor for accepting and refusing when there are no others */
+    int spare; /* a spare descriptor for accepting and closing when descriptors run out */
     int64_t resume_ns;
 };
 

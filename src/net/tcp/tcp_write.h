@@ -1,4 +1,4 @@
-/* Sending, and the life of a connection. */
+/* Sending, and the life cycle of a connection. */
 #ifndef LIGI_TCP_WRITE_H
 #define LIGI_TCP_WRITE_H
 
@@ -8,7 +8,7 @@
 lig_status ligi_tcp_wire_create(ligi_tcp *self, int fd, const char *peer, ligi_tls_channel_end end,
                                 ligi_tcp_wire **wire);
 void ligi_tcp_wire_destroy(ligi_tcp_wire *wire);
-/* Begins to watch; the link is known. */
+/* Starts watching the socket; the link is set. */
 lig_status ligi_tcp_wire_start(ligi_tcp_wire *wire, ligi_link *link);
 
 /* The entries of the transport's table. */
@@ -16,10 +16,10 @@ void ligi_tcp_wire_send(void *context);
 void ligi_tcp_wire_drop(void *context, int graceful);
 lig_status ligi_tcp_wire_local(void *context, char host[LIGI_ADDRESS_BYTES_MAX]);
 
-/* Sends though the socket was full when last asked. Returns 1 when something went. */
+/* Sends although the socket was full the last time. Returns 1 if something was sent. */
 int ligi_tcp_wire_retry(ligi_tcp_wire *wire);
 void ligi_tcp_wire_ready(void *context, uint32_t events);
-/* Lingering wires that are past their time. */
+/* Closes lingering wires whose time is over. */
 void ligi_tcp_linger_look(ligi_tcp *self, int64_t now_ns);
 
 #endif

@@ -2,8 +2,8 @@
  * its own.
  *
  * Endpoints are made by socket address (client and server), because UCX then keeps a socket that
- * tells at once when a process dies. A peer that stands still is never told by UCX: deadlines are
- * the modules' (ligi_link_heard_ns). */
+ * reports the death of a process immediately. UCX never reports a frozen peer: modules have
+ * deadlines for that (ligi_link_heard_ns). */
 #ifndef LIGI_UCX_H
 #define LIGI_UCX_H
 
@@ -15,7 +15,7 @@
 typedef struct ligi_ucx_self ligi_ucx_self;
 typedef struct ligi_ucx_wire ligi_ucx_wire;
 
-/* A send that UCX has in hand. */
+/* A send in progress in UCX. */
 typedef struct ligi_ucx_op {
     struct ligi_ucx_op *next; /* in self->free_ops */
     ligi_ucx_wire *wire;
@@ -25,16 +25,16 @@ typedef struct ligi_ucx_op {
                    LIGI_UCX_HEAD_INLINE]; /* UCX reads it until the send has ended */
 } ligi_ucx_op;
 
-/* A message that cannot be taken yet: an earlier one is landing or has not come. */
+/* A message that cannot be delivered yet: an earlier one is being received or has not arrived. */
 typedef struct ligi_ucx_arrival {
     struct ligi_ucx_arrival *next; /* by number */
     ligi_ucx_message id;
     ligi_ucx_frame frame;
-    int rendezvous; /* `data` is UCX's descriptor of memory that is still at the sender's */
+    int rendezvous; /* `data` is UCX's descriptor of memory that is still at the sender */
     int held;       /* `data` is UCX's and must be released */
     void *data;     /* else ours, by malloc */
     size_t data_bytes;
-    const uint8_t *head; /* copied: UCX's memory may be the peer's to change */
+    const uint8_t *head; /* copied: the peer may be able to change UCX's memory */
 } ligi_ucx_arrival;
 
 struct ligi_ucx_wire {
@@ -44,24 +44,25 @@ struct ligi_ucx_wire {
     ligi_link *link; /* NULL after drop */
     ucp_ep_h ep;
     int accepted;
-    int bye;           /* the peer has said goodbye and waits for our end */
+    int bye;           /* the peer has sent a goodbye and waits for us to close */
     int broken;        /* UCX has reported an error */
     int due;           /* has received messages to process, or messages that were sent */
     int closing;       /* ucp_ep_close_nbx was called */
     int closed;        /* and has ended */
     int64_t linger_ns; /* after a goodbye: when waiting for the peer's end ends; 0: not waiting */
-    size_t op_count;   /* sends that UCX has in hand */
+    size_t op_count;   /* sends in progress in UCX */
     uint64_t op_bytes; /* of the core's memory in them */
-    int landing;       /* a receive that UCX has in hand */
+    int landing;       /* a receive in progress in UCX */
     int landed;        /* it has ended, and the core must be notified */
 
     ligi_ucx_proving proving;
 
-    uint64_t sent, credit; /* numbers given out; how many the peer had used up when it last said */
-    uint64_t taken, told;  /* numbers used up here; what we last said */
+    uint64_t sent, credit; /* numbers assigned; numbers that the peer had used up according to its
+                            * last report */
+    uint64_t taken, told;  /* numbers used up here; our last report */
     ligi_ucx_arrival *arrivals;
     size_t arrival_count;
-    uint8_t *head; /* that came apart, for the next message */
+    uint8_t *head; /* received separately, for the next message */
     size_t head_bytes;
 };
 
@@ -71,7 +72,7 @@ typedef struct ligi_ucx_listener {
     ucp_listener_h listener;
 } ligi_ucx_listener;
 
-typedef struct ligi_ucx_knock { /* a peer that wants in, noted by UCX's callback */
+typedef struct ligi_ucx_knock { /* a connecting peer, recorded by UCX's callback */
     struct ligi_ucx_knock *next;
     ligi_ucx_listener *listener;
     ucp_conn_request_h request;
@@ -93,16 +94,16 @@ struct ligi_ucx_self {
     size_t ending_count; /* of them dropped */
     ligi_ucx_wire *by_ep[LIGI_UCX_BUCKETS];
     ligi_ucx_op *free_ops;
-    int quiet; /* inside drop or divert: callbacks only take notes */
+    int quiet; /* inside drop or divert: callbacks only record */
     int any_due;
-    unsigned refusals;                  /* of UCX to be armed, in a row, while nothing happened */
+    unsigned refusals;                  /* consecutive refusals of UCX to be armed without events */
     uint8_t head[LIGI_UCX_HEAD_INLINE]; /* of the message that is being taken */
 };
 
-/* For threads that call UCX, or drive it, while another thread may sleep: UCX was armed
- * for what it had in hand then. A send that did not fit in, or a path that was not open, tells no
- * descriptor when it can continue: the sleeper must poll, and arm again. Not needed where the core
- * wakes it: after a connect, and after a poll in which something happened. */
+/* For threads that call UCX, or drive it, while another thread may sleep: UCX was armed for its
+ * operations at that time. A send that did not fit, or a path that was not open, signals no
+ * descriptor when it can continue: the sleeper must poll, and arm again. Not needed if the core
+ * wakes the sleeper: after a connect, and after a poll with events. */
 void ligi_ucx_stir(const ligi_ucx_self *self);
 
 lig_status ligi_ucx_receive_start(ligi_ucx_self *self);

@@ -11,8 +11,8 @@ typedef struct ligi_ucx_address {
     socklen_t bytes;
 } ligi_ucx_address;
 
-/* The host is an IPv4 address, an IPv6 address in brackets, or empty (127.0.0.1); the port may
- * be omitted (0). Names are not resolved: a resolver may block. */
+/* The host is an IPv4 address, an IPv6 address in brackets, or empty (127.0.0.1); the port may be
+ * omitted (0). Names are not resolved, because a resolver may block. */
 lig_status ligi_ucx_address_parse(const ligi_host *host, const ligi_uri *uri,
                                   ligi_ucx_address *address);
 /* "ucx://127.0.0.1:7000" */

@@ -1,6 +1,7 @@
-/* What is used of UCX: its headers at build time (1.13, the oldest that is supported), the library
- * itself when the transport is first asked for. One ABI number, libucp.so.0, covers all since: the
- * loader takes the one that is already in the process, else the first on its path. */
+/* The calls of UCX in use: its headers are needed at build time (1.13, the oldest supported
+ * version), the library is loaded when the transport is first used. All later versions have the
+ * same ABI number, libucp.so.0: the loader uses the one that is already in the process, else the
+ * first on its path. */
 #ifndef LIGI_UCX_CALLS_H
 #define LIGI_UCX_CALLS_H
 

@@ -1,4 +1,4 @@
-/* What travels in the headers of active messages. Pure. */
+/* The contents of the headers of active messages. Pure. */
 #ifndef LIGI_UCX_FRAME_H
 #define LIGI_UCX_FRAME_H
 
@@ -9,24 +9,26 @@ typedef enum ligi_ucx_message { /* identifiers of active messages; pinned */
                                     0, /* frame, head; the payload is the message's data */
                                 LIGI_UCX_HEAD =
                                     1, /* frame; the data is the head of the message that follows */
-                                LIGI_UCX_CREDIT = 2, /* u64: how many numbers were used up */
+                                LIGI_UCX_CREDIT = 2, /* u64: the count of numbers used up */
                                 LIGI_UCX_PROOF = 3,  /* see ucx_proof.h */
                                 LIGI_UCX_MESSAGE_COUNT = 4
 } ligi_ucx_message;
 
 #define LIGI_UCX_FRAME_BYTES 32u
-#define LIGI_UCX_HEAD_INLINE 1024u /* what may follow the frame */
-#define LIGI_UCX_WINDOW 256u       /* numbers that may be on their way to one peer */
+#define LIGI_UCX_HEAD_INLINE 1024u /* maximum number of bytes after the frame */
+#define LIGI_UCX_WINDOW 256u       /* numbers that may be in flight to one peer */
 #define LIGI_UCX_CREDIT_BYTES 8u
 
 typedef enum ligi_ucx_form {
-    LIGI_UCX_PLAIN = 0,      /* the head behind the frame, the payload as the message's data */
-    LIGI_UCX_HEAD_APART = 1, /* the head came as LIGI_UCX_HEAD just before */
-    LIGI_UCX_INLINE = 2      /* head and payload behind the frame: the quickest, for small ones */
+    LIGI_UCX_PLAIN = 0,      /* the head after the frame, the payload as the message's data */
+    LIGI_UCX_HEAD_APART = 1, /* the head was sent as LIGI_UCX_HEAD just before */
+    LIGI_UCX_INLINE = 2      /* head and payload after the frame: the fastest form, for small
+                              * messages */
 } ligi_ucx_form;
 
 typedef struct ligi_ucx_frame {
-    uint64_t number; /* in the order of sending; UCX may bring a short one before a long one */
+    uint64_t number; /* in the order of sending; UCX may deliver a short message before a long one
+                      * */
     uint32_t form;   /* ligi_ucx_form */
     ligi_frame_prefix prefix;
 } ligi_ucx_frame;

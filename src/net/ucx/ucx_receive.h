@@ -4,7 +4,7 @@
 
 #include "net/ucx/ucx.h"
 
-/* Looks at what waits. Returns how many things happened. */
+/* Processes waiting messages. Returns the number of events. */
 int ligi_ucx_wire_look(ligi_ucx_wire *wire);
 void ligi_ucx_wire_divert(void *context);
 void ligi_ucx_arrivals_free(ligi_ucx_wire *wire);

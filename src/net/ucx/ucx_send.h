@@ -5,7 +5,7 @@
 #include "net/ucx/ucx.h"
 
 void ligi_ucx_wire_send(void *context);
-/* Tells the core of messages at the front of the queue that have gone. */
+/* Reports messages at the front of the queue that have been sent to the core. */
 void ligi_ucx_wire_settle(ligi_ucx_wire *wire);
 /* A small message outside the queue. */
 lig_status ligi_ucx_wire_say(ligi_ucx_wire *wire, ligi_ucx_message id, const void *data,

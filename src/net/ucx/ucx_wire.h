@@ -13,7 +13,7 @@ void ligi_ucx_wire_drop(void *context, int graceful);
 /* Closes the connection now, so that UCX releases memory. The link, if it still exists, remains
  * to be dropped. */
 void ligi_ucx_wire_cut(ligi_ucx_wire *wire);
-/* Continues closing; frees what has ended. Returns how many are left. */
+/* Continues closing; frees wires that have ended. Returns the number of the remaining ones. */
 size_t ligi_ucx_wires_reap(ligi_ucx_self *self, int64_t now_ns);
 /* Stops waiting for peers that were sent a goodbye. */
 void ligi_ucx_wires_force(ligi_ucx_self *self);

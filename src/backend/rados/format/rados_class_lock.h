@@ -1,8 +1,8 @@
 /* Arguments of the OSD's object class "lock" (cls_lock), as bytes: pure.
  *
- * librados calls it too (rados_lock_exclusive, ...), but never together with another step. One
- * operation that locks and removes, or that locks only what exists, needs no second one that
- * checks. The encoding is fixed: every client since 2012 sends it. */
+ * librados has calls for it (rados_lock_exclusive, ...), but these cannot be combined with other
+ * steps. A single operation that locks and removes, or that locks only an existing object, needs no
+ * separate check. The encoding is fixed: every client since 2012 uses it. */
 #ifndef LIGI_RADOS_CLASS_LOCK_H
 #define LIGI_RADOS_CLASS_LOCK_H
 
@@ -32,7 +32,7 @@ typedef struct ligi_class_argument {
 ligi_class_argument ligi_class_lock_encode(const ligi_class_lock *lock); /* method "lock" */
 ligi_class_argument ligi_class_unlock_encode(const char *name, const char *cookie); /* "unlock" */
 ligi_class_argument ligi_class_info_encode(const char *name);                       /* "get_info" */
-/* How many hold the lock, from the answer of "get_info"; 0 if the bytes are no answer. */
+/* The number of holders of the lock, from the response of "get_info"; 0 if it is malformed. */
 int ligi_class_info_decode(const void *bytes, size_t size, uint32_t *holders);
 
 #endif

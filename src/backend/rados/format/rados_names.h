@@ -9,7 +9,7 @@
  *   pack.<id>.<stripe>, checkpoint.<version>.<token>.<stripe>
  *
  * Packs are listed from omap because RADOS lists a namespace only by reading all names of the pool.
- * The 16 objects follow the highest digit of the id: their lists, one after the other, are in
+ * The 16 objects correspond to the highest digit of the id, so their lists, concatenated, are in
  * order. */
 #ifndef LIGI_RADOS_NAMES_H
 #define LIGI_RADOS_NAMES_H
@@ -25,17 +25,17 @@ typedef struct ligi_rados_name {
     char text[LIGI_RADOS_NAME_BYTES];
 } ligi_rados_name;
 
-typedef struct ligi_rados_token { /* random: which writer made it */
+typedef struct ligi_rados_token { /* random: identifies its writer */
     uint8_t bytes[LIGI_RADOS_TOKEN_BYTES];
 } ligi_rados_token;
 
-/* An object of ours: bytes over stripes. */
+/* An object of the store: bytes over stripes. */
 typedef struct ligi_rados_body {
     ligi_object object;
     ligi_rados_token token;
     uint64_t bytes; /* of a sealed one */
     uint64_t stripe_bytes;
-    uint32_t stripes_max; /* of a draft: no stripe has this number or a higher one */
+    uint32_t stripes_max; /* of a draft: all stripes have lower numbers */
 } ligi_rados_body;
 
 /* "big/<version>.<id>": the object of a large record, until it is committed or after it was
@@ -56,7 +56,7 @@ ligi_rados_name ligi_rados_token_text(const ligi_rados_token *token);
 /* Letters, digits and "-_." as they are, others as %xx, at most 200 bytes before that. */
 lig_status ligi_rados_lock_name(const char *name, char *text, size_t text_bytes);
 
-/* The number behind `begin` in a key: 0 if the key does not have this form. */
+/* The number after `begin` in a key: 0 if the key does not have this form. */
 int ligi_rados_key_number(const char *key, size_t key_bytes, const char *begin, uint64_t *number);
 /* The number and the token of a key of ligi_rados_writer_key or ligi_rados_record_key. */
 int ligi_rados_key_writer(const char *key, size_t key_bytes, const char *begin, uint64_t *number,

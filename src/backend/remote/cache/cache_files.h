@@ -4,9 +4,9 @@
 
 #include "backend/remote/cache/pack_cache.h"
 
-/* `folder` is created (0700) if it does not exist; it must belong to this user, and nobody else may
- * write there. At most about `bytes` bytes are used by all who share it. `store` is the id of the
- * store (16 bytes). */
+/* `folder` is created (0700) if it does not exist; it must belong to this user and be writable by
+ * no other user. All processes that share it use at most about `bytes` bytes. `store` is the id of
+ * the store (16 bytes). */
 lig_status ligi_remote_cache_open(const char *folder, uint64_t bytes, const uint8_t store[16],
                                   ligi_remote_cache **cache);
 void ligi_remote_cache_close(ligi_remote_cache *cache); /* NULL is valid */
@@ -21,7 +21,7 @@ typedef struct ligi_cache_file {
  * a pack of this size. */
 int ligi_cache_file_open(ligi_remote_cache *cache, uint64_t id, uint64_t bytes,
                          ligi_cache_file *file);
-/* Counts as a use, and evicts what was not used for longest if too much was added. */
+/* Counts as a use, and evicts the least recently used packs if too much was added. */
 void ligi_cache_file_close(ligi_remote_cache *cache, ligi_cache_file *file);
 
 /* 1 if the bytes are there; they are not compared with the checks of their blocks. */

@@ -9,7 +9,7 @@ typedef lig_status (*ligi_remote_sink)(void *context, const void *bytes, size_t 
 /* The bytes of a checkpoint, in pieces. Equal states give equal bytes. */
 lig_status ligi_remote_checkpoint_put(const ligi_remote_state *state, const uint8_t id[16],
                                       ligi_remote_sink sink, void *context);
-/* LIG_E_CORRUPT unless it is whole, and of the store with this id. */
+/* LIG_E_CORRUPT unless it is complete and belongs to the store with this id. */
 lig_status ligi_remote_checkpoint_get(const void *bytes, size_t count, const uint8_t id[16],
                                       ligi_remote_state **state);
 

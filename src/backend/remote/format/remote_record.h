@@ -1,6 +1,6 @@
 /* One commit in the log of a remote volume, as bytes. Pure.
  *
- * A record is an id, what the commit says about packs, and the log record of the edit. Packs are
+ * A record is an id, the commit's lists of packs, and the log record of the edit. The lists are
  * part of it because the removal of a pack is decided from the log alone (docs/decisions/0011). */
 #ifndef LIGI_REMOTE_RECORD_H
 #define LIGI_REMOTE_RECORD_H
@@ -25,14 +25,14 @@ typedef struct ligi_remote_edit {
     uint64_t version;  /* that the commit makes */
     uint64_t previous; /* chain up to the commit before */
     int64_t date_ns;
-    ligi_pack_list named;     /* the catalog uses these from now on, or still */
-    ligi_pack_list condemned; /* never to be used again, and removed after the grace */
+    ligi_pack_list named;     /* packs that the catalog uses after the commit */
+    ligi_pack_list condemned; /* never used again, and removed after the grace period */
     ligi_pack_list forgotten; /* condemned before, and removed long ago */
 } ligi_remote_edit;
 
 lig_status ligi_remote_record_put(ligi_writer *writer, const ligi_remote_edit *edit);
 
-typedef struct ligi_packed_list { /* as it lies in the record: 8 bytes each */
+typedef struct ligi_packed_list { /* as stored in the record: 8 bytes each */
     const uint8_t *bytes;
     size_t count;
 } ligi_packed_list;
@@ -45,7 +45,7 @@ typedef struct ligi_remote_record { /* borrowed from the bytes */
     const uint8_t *log; /* header.bytes; ligi_clog_item_next */
 } ligi_remote_record;
 
-/* LIG_E_CORRUPT unless all of it is whole. */
+/* LIG_E_CORRUPT unless all of it is valid. */
 lig_status ligi_remote_record_get(const void *bytes, size_t count, ligi_remote_record *record);
 /* The same, but damaged items of the log record are allowed: for repairs. */
 lig_status ligi_remote_record_salvage(const void *bytes, size_t count, ligi_remote_record *record);

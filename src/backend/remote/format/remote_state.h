@@ -1,6 +1,5 @@
 /* The catalog of a remote volume at one version: the contents of the log so far, and the decisions
- * that follow from them. Pure: no I/O, no clock. States are never changed once made, and
- * **shared**. */
+ * that follow from them. Pure: no I/O, no clock. States are immutable and **shared**. */
 #ifndef LIGI_REMOTE_STATE_H
 #define LIGI_REMOTE_STATE_H
 
@@ -14,7 +13,8 @@ typedef struct ligi_remote_state {
     atomic_size_t refs;
     uint64_t version, chain;
     ligi_item_map *condemned; /* pack (8 bytes, big-endian) -> when (8 bytes, big-endian) */
-    uint64_t log_bytes;       /* of the records since the last checkpoint that this was made of */
+    uint64_t log_bytes;       /* of the records since the last checkpoint that this state was built
+                               * from */
 } ligi_remote_state;
 
 /* Version 0 of the store with this id. ligi_remote_state_release. */
@@ -23,8 +23,8 @@ ligi_remote_state *ligi_remote_state_hold(ligi_remote_state *state); /* returns 
 void ligi_remote_state_release(ligi_remote_state *state);            /* NULL is valid */
 
 /* The state after the record, which must be that of version + 1 and follow the chain; a record with
- * LIGI_REMOTE_RESTART follows anything. LIG_E_CORRUPT otherwise. Damaged items are left out: what
- * ligi_remote_record_get accepted has none. */
+ * LIGI_REMOTE_RESTART follows anything. LIG_E_CORRUPT otherwise. Damaged items are left out; a
+ * record that ligi_remote_record_get accepted has none. */
 lig_status ligi_remote_state_apply(const ligi_remote_state *state, const ligi_remote_record *record,
                                    ligi_remote_state **next);
 

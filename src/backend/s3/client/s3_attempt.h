@@ -10,7 +10,7 @@ typedef struct ligi_s3_keys {
     char access_key[132], secret_key[260], token[2200]; /* empty: none */
 } ligi_s3_keys;
 
-/* What attempts need of their client. */
+/* The parts of the client that attempts need. */
 typedef struct ligi_s3_setting {
     const ligi_s3_calls *calls;
     ligi_s3_digest digest;
@@ -20,11 +20,11 @@ typedef struct ligi_s3_setting {
 } ligi_s3_setting;
 
 /* Prepares transfer->easy, which exists. `date_ns` is CLOCK_REALTIME. `keys` without an access key:
- * the request is not signed. 0 if it does not fit S3's limits or memory is short; the answer says
- * which. */
+ * the request is not signed. 0 if it does not fit S3's limits or memory is exhausted;
+ * transfer->answer contains the reason. */
 int ligi_s3_attempt_prepare(const ligi_s3_setting *setting, const ligi_s3_keys *keys,
                             ligi_s3_transfer *transfer, int64_t date_ns);
-/* Fills transfer->answer from libcurl's result, and frees what prepare made. */
+/* Fills transfer->answer from libcurl's result, and frees what prepare allocated. */
 void ligi_s3_attempt_finish(const ligi_s3_setting *setting, ligi_s3_transfer *transfer,
                             CURLcode code);
 

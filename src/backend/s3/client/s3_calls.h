@@ -1,5 +1,5 @@
-/* What is used of libcurl and libcrypto: their headers at build time, the libraries when s3: is
- * first used. */
+/* The calls of libcurl and libcrypto in use: their headers are needed at build time, the libraries
+ * are loaded when s3: is first used. */
 #ifndef LIGI_S3_CALLS_H
 #define LIGI_S3_CALLS_H
 

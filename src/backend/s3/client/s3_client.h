@@ -1,5 +1,5 @@
-/* A client of one bucket: one thread that drives libcurl's multi interface, connections that are
- * kept open, repetitions with back-off. **shared** */
+/* A client of one bucket: one thread that drives libcurl's multi interface, persistent connections,
+ * retries with back-off. **shared** */
 #ifndef LIGI_S3_CLIENT_H
 #define LIGI_S3_CLIENT_H
 
@@ -28,7 +28,7 @@ const ligi_engine_host *ligi_s3_client_host(const ligi_s3_client *client);
 const ligi_s3_place *ligi_s3_client_place(const ligi_s3_client *client);
 unsigned ligi_s3_client_connections(const ligi_s3_client *client);
 /* The server's clock (since 1970): the last Date that it sent, and the time since. 0 before the
- * first answer. */
+ * first response. */
 int64_t ligi_s3_client_now_ns(ligi_s3_client *client);
 /* Reports a transfer that failed: `what` as in ligi_s3_subject. */
 lig_status ligi_s3_client_fail(ligi_s3_client *client, const ligi_s3_transfer *transfer,
@@ -39,8 +39,8 @@ typedef struct ligi_s3_batch {
     ligi_s3_client *client;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    ligi_s3_transfer *first, *last; /* that ended and were not taken */
-    size_t flying;                  /* started and not taken */
+    ligi_s3_transfer *first, *last; /* that have ended and were not collected */
+    size_t flying;                  /* started and not collected */
 } ligi_s3_batch;
 
 void ligi_s3_batch_init(ligi_s3_batch *batch, ligi_s3_client *client);

@@ -1,4 +1,5 @@
-/* Put-if-absent of one object, also when answers are lost: numbered_commit.h with real requests. */
+/* Put-if-absent of one object that tolerates lost responses: numbered_commit.h with real
+ * requests. */
 #ifndef LIGI_S3_PUT_ABSENT_H
 #define LIGI_S3_PUT_ABSENT_H
 
@@ -14,8 +15,8 @@ typedef struct ligi_s3_absent {
     int unconditional; /* the only writer (writer=single): check, then write */
 } ligi_s3_absent;
 
-/* LIG_E_BUSY without an error text: another object is there, or the fence has closed. LIG_E_IO: the
- * outcome is unknown. Any other failure: nothing was written and nothing will be. */
+/* LIG_E_BUSY without an error text: another object exists, or the fence has closed. LIG_E_IO: the
+ * outcome is unknown. Any other failure: nothing was or will be written. */
 lig_status ligi_s3_put_absent(ligi_s3_client *client, const ligi_s3_absent *object);
 
 #endif

@@ -1,12 +1,12 @@
-/* Requests that one thread makes and waits for. `what` begins error messages ("cannot read").
- * All are **shared** and end by `timeout_ns` from the call. */
+/* Requests that a thread sends and waits for. `what` begins error messages ("cannot read"). All are
+ * **shared** and end by `timeout_ns` from the call. */
 #ifndef LIGI_S3_REQUESTS_H
 #define LIGI_S3_REQUESTS_H
 
 #include "backend/s3/client/s3_client.h"
 #include "backend/s3/wire/s3_list.h"
 
-/* A transfer with a deadline; the rest is the caller's to fill. */
+/* A transfer with a deadline; the caller fills the rest. */
 ligi_s3_transfer ligi_s3_request(const char *method, const char *key, int64_t timeout_ns);
 /* The status of an ended transfer, with an error text; 404 is LIG_E_NOTFOUND without one, unless
  * the bucket itself is missing, which is LIG_E_IO. */
@@ -36,7 +36,7 @@ lig_status ligi_s3_head(ligi_s3_client *client, const char *key, int64_t timeout
 typedef struct ligi_s3_listing {
     const char *folder;       /* keys that begin with this: "cat/" */
     const char *after;        /* keys after this one; NULL: all */
-    unsigned page;            /* at most so many a request, 1000 at most */
+    unsigned page;            /* maximum number per request, at most 1000 */
     int uploads;              /* multipart uploads instead of objects */
     ligi_s3_list_visit visit; /* with keys below the store's prefix */
     void *context;

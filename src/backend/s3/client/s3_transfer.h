@@ -1,4 +1,4 @@
-/* One request and its answer, with repetitions, as the client's thread executes it. */
+/* One request and its response, with retries, as executed by the client's thread. */
 #ifndef LIGI_S3_TRANSFER_H
 #define LIGI_S3_TRANSFER_H
 
@@ -28,8 +28,8 @@ typedef struct ligi_s3_transfer {
     int64_t deadline_ns;              /* ligi_now_ns */
     int64_t sign_ns; /* CLOCK_REALTIME of the signature; 0: when an attempt begins */
 
-    /* where the body of a successful answer goes: into memory, in order (a NULL base skips bytes),
-     * or, without such, into `received`, at most received_max bytes */
+    /* destination of the body of a successful response: memory, in order (a NULL base skips bytes),
+     * or, without it, `received`, at most received_max bytes */
     const struct iovec *into;
     size_t into_count;
     size_t received_max;

@@ -1,6 +1,6 @@
-/* Objects that protect something for a time: claims of writers (hold/), pins and locks. An
- * object is in force for `ttl_ns` after it was last written, by the server's clock: the age of
- * an answer is Date - Last-Modified of the same server.. */
+/* Objects with a time to live: claims of writers (hold/), pins and locks. An object is in force for
+ * `ttl_ns` after it was last written, by the server's clock: its age is Date - Last-Modified of the
+ * same response. */
 #ifndef LIGI_S3_LEASE_H
 #define LIGI_S3_LEASE_H
 
@@ -22,9 +22,10 @@ void ligi_s3_lease_encode(const uint8_t token[LIGI_RECORD_ID_BYTES], int64_t ttl
                           uint8_t out[LIGI_S3_LEASE_HEADER_BYTES]);
 /* 0 if it is malformed. `object` is borrowed. */
 int ligi_s3_lease_decode(const ligi_s3_small *object, ligi_s3_lease *lease);
-/* In force, or undecidable: ages are in whole seconds, and in doubt the object protects. */
+/* In force, or undecidable: ages are in whole seconds, and in case of doubt the object is in
+ * force. */
 int ligi_s3_lease_lives(const ligi_s3_lease *lease);
-/* Ended so long ago that what it left may be removed: twice its time. */
+/* Expired so long ago that its leftovers may be removed: twice its time to live. */
 int ligi_s3_lease_stale(const ligi_s3_lease *lease);
 
 #endif

@@ -1,6 +1,6 @@
-/* Locks by name: lock/<name>/<n>, where the highest n is the holder. A lock that ended by time
- * is taken over by writing n + 1 if absent, never by removing n: a process that slept after it
- * saw n ended would remove its successor's. */
+/* Locks by name: lock/<name>/<n>, where the highest n is the holder. An expired lock is taken over
+ * by writing n + 1 if absent, never by removing n: a process that was suspended after it saw that n
+ * had expired would remove its successor's. */
 #ifndef LIGI_S3_LOCKS_H
 #define LIGI_S3_LOCKS_H
 

@@ -1,4 +1,4 @@
-/* What a server's answer means: done, try again, or a failure with a sentence. Pure. */
+/* Interprets a server's response: done, retry, or a failure with an error text. Pure. */
 #ifndef LIGI_S3_ANSWER_H
 #define LIGI_S3_ANSWER_H
 
@@ -11,8 +11,8 @@ typedef enum ligi_s3_link {
     LIGI_S3_LINK_UNSENT,    /* no connection: the server has not seen the request */
     LIGI_S3_LINK_LOST,      /* reset, truncated or timed out: the server may have executed it */
     LIGI_S3_LINK_UNTRUSTED, /* the certificate does not verify */
-    LIGI_S3_LINK_MALFORMED, /* the answer is not HTTP, or more than was asked for */
-    LIGI_S3_LINK_REFUSED    /* the request was not sent: it does not fit, or memory is short */
+    LIGI_S3_LINK_MALFORMED, /* the response is not HTTP, or longer than requested */
+    LIGI_S3_LINK_REFUSED    /* the request was not sent: it does not fit, or memory is exhausted */
 } ligi_s3_link;
 
 typedef struct ligi_s3_answer {
@@ -20,7 +20,7 @@ typedef struct ligi_s3_answer {
     int http;             /* status code; 0 without an answer */
     char code[64];        /* of an error: "NoSuchKey" */
     char message[256];    /* of the error, or of the connection */
-    char region[64];      /* where the bucket is, if the answer says so */
+    char region[64];      /* the bucket's region, if the response contains it */
     char etag[80];        /* as sent, with its quotes */
     int64_t date_s;       /* the server's clock, since 1970; 0 if unknown */
     int64_t modified_s;   /* of the object */
@@ -43,8 +43,8 @@ ligi_commit_reply ligi_s3_answer_put_reply(const ligi_s3_answer *answer);
 /* Reads code, message and region from the XML of an error; leaves them empty if it is malformed. */
 void ligi_s3_answer_parse_error(ligi_s3_answer *answer, const char *body, size_t bytes);
 
-/* Reports the failure: what was attempted ("cannot read"), on which object of which bucket, why and
- * what to do. Never contains keys of the account or signatures. */
+/* Reports the failure: the operation ("cannot read"), object and bucket, the reason and what to do.
+ * Never contains keys of the account or signatures. */
 typedef struct ligi_s3_subject {
     const char *what, *bucket, *key, *endpoint;
     const char *region; /* that requests were signed for */

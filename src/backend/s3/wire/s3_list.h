@@ -1,4 +1,4 @@
-/* The answers to lists of objects and of multipart uploads, and to the start and end of an upload.
+/* Responses to lists of objects and of multipart uploads, and to the start and end of an upload.
  * Pure. */
 #ifndef LIGI_S3_LIST_H
 #define LIGI_S3_LIST_H
@@ -19,11 +19,11 @@ typedef struct ligi_s3_list_item {
 /* A non-zero result ends the visit. `item` is borrowed for the call. */
 typedef int (*ligi_s3_list_visit)(void *context, const ligi_s3_list_item *item);
 
-/* ListObjectsV2 and ListMultipartUploads. *truncated: there are more. 0 if the answer is malformed:
- * items before the damage have been visited. */
+/* ListObjectsV2 and ListMultipartUploads. *truncated: there are more. 0 if the response is
+ * malformed: items before the malformed part have been visited. */
 int ligi_s3_list_parse(const char *body, size_t bytes, ligi_s3_list_visit visit, void *context,
                        int *truncated);
-/* The id of an upload that was started; 0 if there is none in the answer. */
+/* The id of an upload that was started; 0 if the response has none. */
 int ligi_s3_upload_parse(const char *body, size_t bytes, char upload[LIGI_S3_UPLOAD_BYTES]);
 /* 1 if the answer to a completed upload says that it succeeded. Servers send "200 OK" early, to
  * keep the connection open, and report failures in the body. */

@@ -1,9 +1,9 @@
-/* AWS Signature Version 4 of one request. Pure: the digests come as functions.
+/* AWS Signature Version 4 of one request. Pure: the digests are passed as functions.
  *
  * * libcurl can sign too (CURLOPT_AWS_SIGV4), but reads the clock itself when it sends, again at
  * every resend, and different releases canonicalise queries differently. A commit must be signed
- * with the very reading of the clock by which its snapshot was found young enough: otherwise a
- * writer that was stopped between the two commits after its log entry was removed. */
+ * with the same clock reading that showed its snapshot to be fresh: otherwise a writer that was
+ * stopped between the two could commit after its log entry was removed. */
 #ifndef LIGI_S3_SIGN_H
 #define LIGI_S3_SIGN_H
 
