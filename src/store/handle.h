@@ -23,7 +23,8 @@ typedef struct ligi_volume {
 void ligi_volume_hold(ligi_volume *volume);
 void ligi_volume_drop(ligi_volume *volume);
 
-/* Asked every LIGI_WAIT_SLICE_NS by calls that wait for other processes; non-zero ends the wait. */
+/* Called every LIGI_WAIT_SLICE_NS by calls that wait for other processes; non-zero ends the
+ * wait. */
 typedef struct ligi_interrupt {
     int (*hook)(void *context); /* NULL: never */
     void *context;
@@ -40,7 +41,7 @@ typedef struct ligi_quota {
 
 struct lig_store {
     pid_t pid;
-    atomic_int closed;        /* lig_store_close was called: refs and watches are left */
+    atomic_int closed;        /* lig_store_close was called: only refs and watches remain */
     ligi_interrupt interrupt; /* of calls on their callers' threads */
     int64_t commit_ns;        /* how long a commit waits for others */
     atomic_int holders;       /* its user, and the refs, which outlive lig_store_close */
@@ -48,12 +49,12 @@ struct lig_store {
     const ligi_remote_ops *remote; /* NULL: the catalog is read and written here */
     char *uri;
     char mode;      /* 'r', 'w' or 'a' */
-    int by_footers; /* the catalog is made of the packs' footers, in memory */
+    int by_footers; /* the catalog is built from the packs' footers, in memory */
     uint8_t uuid[LIGI_UUID_BYTES];
     uint8_t secret[LIG_SECRET_BYTES]; /* set at open, or with the first footer that is found */
 
     ligi_stamps stamps;
-    struct ligi_once *once;       /* the served request whose changes are made now; NULL: none */
+    struct ligi_once *once;       /* the served request being executed; NULL: none */
     lig_catalog_pending *pending; /* of a served request: takes its commit; or NULL */
     const char *scope; /* of a served request: models whose names do not begin like this do not
                         * exist for it; NULL: all do */
@@ -66,27 +67,27 @@ struct lig_store {
     pthread_cond_t idle;
     uint64_t next_id, end_id;          /* reserved for this handle */
     size_t saving;                     /* saves in the background */
-    struct ligi_open_save *open_saves; /* those that are given their tensors one by one */
+    struct ligi_open_save *open_saves; /* those that receive their tensors one by one */
     struct ligi_footers *footers;
     int secret_known; /* from the footers */
 };
 
-/* Another handle of the same open volume, which notes its time stamps in `store`: that is closed
- * after it. lig_store_close. */
+/* Another handle of the same open volume, which records its timestamps in `store` and is closed
+ * before it, with lig_store_close. */
 lig_status ligi_store_clone(lig_store *store, lig_store **out);
 
 void ligi_store_hold(lig_store *store);
 /* The last one destroys. */
 void ligi_store_drop(lig_store *store);
 
-/* LIG_E_CLOSED, with a sentence about what was waited for, when the wait is to end. */
+/* LIG_E_CLOSED, with an error text that names what was waited for, if the wait must end. */
 lig_status ligi_interrupt_check(const ligi_interrupt *interrupt, const char *what,
                                 const lig_store *store);
 
 /* 1 if the model of that name exists for the calls on this handle. */
 int ligi_store_sees(const lig_store *store, const char *model);
 
-/* What every public call asks first: LIG_E_CLOSED in a forked child. */
+/* Called first by every public call: LIG_E_CLOSED in a forked child. */
 lig_status ligi_store_usable(const lig_store *store);
 /* The same for calls that write. */
 lig_status ligi_store_writable(const lig_store *store);

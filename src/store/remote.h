@@ -1,4 +1,4 @@
-/* The seam between a store of this process and one that another process serves.
+/* The interface between the store's calls and a store that another process serves.
  *
  * A lig_store whose `remote` is set has no catalog of its own. Calls that read or change the
  * catalog go through this table; all others (load, read, map, diff, copy, graphs, watch, locks) run
@@ -14,15 +14,15 @@ struct ligi_layers;
 struct ligi_plan;
 struct ligi_source;
 
-/* The model to look up: by name or, when that is NULL, by id. */
+/* The model to look up: by name or, if that is NULL, by id. */
 typedef struct ligi_model_key {
     const char *name;
     uint64_t id;
-    uint64_t parent; /* for a lineage by id: the model itself may be gone */
+    uint64_t parent; /* for a lineage by id: the model itself may have been removed */
 } ligi_model_key;
 
-/* What the server keeps for this client until it is released or the connection ends: the model of a
- * ref, a match, a part. */
+/* An object that the server keeps for this client until it is released or the connection ends: the
+ * model of a ref, a match, a part. */
 typedef struct ligi_lease {
     uint64_t session; /* the connection, counted by the client */
     uint64_t number;  /* 0: nothing */
@@ -35,7 +35,7 @@ typedef struct ligi_remote_save {
 
 /* Arguments have passed the checks that a local store makes first. Everything is **shared**. */
 typedef struct ligi_remote_ops {
-    /* The server holds the model until `release`, whatever the flags (LIGI_REF_*) ask for. */
+    /* The server holds the model until `release`, regardless of the flags (LIGI_REF_*). */
     lig_status (*resolve)(lig_store *store, const ligi_model_key *key, int flags, lig_ref **ref);
     /* Does not wait. Any thread; also after the connection was lost. */
     void (*release)(lig_store *store, ligi_lease lease);
@@ -45,13 +45,13 @@ typedef struct ligi_remote_ops {
     lig_status (*lineage)(lig_store *store, const ligi_model_key *key, lig_lineage **lineage);
     lig_status (*stat)(lig_store *store, lig_store_stats *stats);
     lig_status (*alias_at)(lig_store *store, size_t index, char **alias, char **model);
-    /* `like` names the asking model; NULL: `asking` is its graph. */
+    /* `like` names the query model; NULL: `asking` is its graph. */
     lig_status (*find)(lig_store *store, const struct ligi_layers *asking, const char *like,
                        const lig_find_options *options, lig_match ***matches, size_t *count);
 
     lig_status (*update)(lig_store *store, const char *model, const lig_update *update);
     lig_status (*alias)(lig_store *store, const char *alias, const char *model);
-    /* `now`: nothing of it is kept. */
+    /* `now`: the model cannot be restored. */
     lig_status (*retire)(lig_store *store, const char *model, int now);
     lig_status (*restore)(lig_store *store, const char *model, const char *as);
     lig_status (*check)(lig_store *store, uint32_t flags, const lig_progress *progress,
@@ -62,7 +62,7 @@ typedef struct ligi_remote_ops {
     lig_status (*shutdown_server)(lig_store *store);
 
     /* Asks whether the plan may be saved and sets plan->begun. A save on its caller's thread does
-     * without: save_run begins it. `in_parts`: as in ligi_source. */
+     * not need this: save_run begins it. `in_parts`: as in ligi_source. */
     lig_status (*save_begin)(lig_store *store, struct ligi_plan *plan, int in_parts);
     /* ligi_save_run. */
     lig_status (*save_run)(lig_store *store, struct ligi_plan *plan,

@@ -14,7 +14,7 @@ typedef struct ligi_stamps_ring {
     size_t count, oldest;
 } ligi_stamps_ring;
 
-/* Without memory for it the pair is left out. */
+/* Drops the pair if memory is exhausted. */
 void ligi_stamps_ring_add(ligi_stamps_ring *ring, int64_t begin_ns, int64_t end_ns);
 /* Fills 2 * count numbers, the oldest pair first. */
 void ligi_stamps_ring_copy(const ligi_stamps_ring *ring, int64_t *out);

@@ -1,4 +1,4 @@
-/* When a store's operations and their phases began and ended. Shared. */
+/* Begin and end times of a store's operations and their phases. Shared. */
 #ifndef LIGI_TIME_STAMPS_H
 #define LIGI_TIME_STAMPS_H
 
@@ -21,14 +21,14 @@ enum ligi_stamp {
 };
 
 typedef struct ligi_stamps {
-    struct ligi_stamps *others; /* where they are noted instead; NULL: here */
+    struct ligi_stamps *others; /* records them instead; NULL: recorded here */
     pthread_mutex_t lock;       /* guards all below */
     ligi_stamps_ring rings[LIGI_STAMP_COUNT];
 } ligi_stamps;
 
 void ligi_stamps_init(ligi_stamps *stamps);
 void ligi_stamps_fini(ligi_stamps *stamps);
-/* Notes what began at `begin_ns` (ligi_now_ns) and ends now. */
+/* Records an operation that began at `begin_ns` (ligi_now_ns) and ends now. */
 void ligi_stamps_note(ligi_stamps *stamps, enum ligi_stamp what, int64_t begin_ns);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct ligi_drain {
     ligi_cuda_slot slots[LIGI_DRAIN_AHEAD]; /* those in flight, oldest first */
     uint64_t sizes[LIGI_DRAIN_AHEAD];
     unsigned count;
-    int shown; /* the oldest is the caller's until the next call */
+    int shown; /* the oldest belongs to the caller until the next call */
 } ligi_drain;
 
 /* Only fills *drain; `data` is borrowed until ligi_drain_end. */

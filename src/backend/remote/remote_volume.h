@@ -86,8 +86,7 @@ typedef struct ligi_remote_volume {
     int checkpoint_wanted, sweep_wanted;
     uint64_t checkpointed_bytes; /* the state's log_bytes at the last checkpoint of this process */
     int64_t sweep_ns;            /* CLOCK_MONOTONIC of the next one by time; 0: none */
-    int64_t drafts_ns;           /* when leftovers of dead writers were last searched for; 0: never
-                                  * */
+    int64_t drafts_ns;    /* time of the last search for leftovers of dead writers; 0: never */
     ligi_item_map *swept; /* condemned packs that this process found deleted, as in a state */
     struct {              /* a listing of packs that pack_next walks through */
         uint64_t ids[LIGI_REMOTE_LIST_MAX];

@@ -27,8 +27,7 @@ typedef enum ligi_ucx_form {
 } ligi_ucx_form;
 
 typedef struct ligi_ucx_frame {
-    uint64_t number; /* in the order of sending; UCX may deliver a short message before a long one
-                      * */
+    uint64_t number; /* in the order of sending; UCX may deliver short messages before long ones */
     uint32_t form;   /* ligi_ucx_form */
     ligi_frame_prefix prefix;
 } ligi_ucx_frame;

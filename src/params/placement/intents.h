@@ -1,9 +1,9 @@
 /* Intents: which keys workers will access, and when. Pure except for atomics: no net, no tables. An
  * intent is a segment: entries with one start and one end. The worker puts it into its agenda
  * without blocking; rounds take it from there when its start is near, and again when its end has
- * come. A node's interest in an entry is the latest end that any of its workers gave. The entries
- * of a segment that ends are not walked: entries refer to the segment's ending, which is then
- * marked as over. */
+ * come. A node's interest in an entry is the latest end that any of its workers announced. The
+ * entries of a segment that ends are not visited: entries refer to the segment's ending, which is
+ * then marked as over. */
 #ifndef LIGI_INTENTS_H
 #define LIGI_INTENTS_H
 
@@ -16,7 +16,7 @@
 /* --- a worker's agenda --- */
 
 typedef struct ligi_intent_segment {
-    struct ligi_intent_segment *next; /* in the queue: the one put before it */
+    struct ligi_intent_segment *next; /* in the queue: the previous segment */
     int64_t start, end;
     uint32_t count;
     uint32_t done;   /* progress of the walk over the entries */
@@ -43,7 +43,7 @@ typedef struct ligi_agenda { /* embedded; zeroed is valid and empty */
 void ligi_agenda_init(ligi_agenda *agenda);
 void ligi_agenda_fini(ligi_agenda *agenda);
 
-/* The worker's thread. Copies the entries; never blocks. LIG_E_LIMIT: too many have not ended. */
+/* The worker's thread. Copies the entries; never blocks. LIG_E_LIMIT: too many are pending. */
 lig_status ligi_agenda_put(ligi_agenda *agenda, const uint32_t *entries, size_t count,
                            int64_t start, int64_t end);
 /* The worker's thread: 1 if a round has work at this clock. */
@@ -98,8 +98,8 @@ typedef struct ligi_interests { /* embedded; zeroed is valid */
 #define LIGI_INTERESTS_SEVERAL 0x80000000u /* a cell + 1 */
 
 void ligi_interests_fini(ligi_interests *interests);
-/* An ending for interests added from now on. Its number is stored in *holder, which must stay in
- * place until `close` sets it to 0. */
+/* Returns an ending for interests added from now on. Its number is stored in *holder, which must
+ * stay in place until `close` sets it to 0. */
 lig_status ligi_interests_open(ligi_interests *interests, uint32_t worker, int64_t end,
                                uint32_t *holder);
 void ligi_interests_close(ligi_interests *interests, ligi_ending *ending);

@@ -1,5 +1,5 @@
-/* Which accesses of a worker must wait for which of its open requests: an access of a key never
- * overtakes an earlier one that it does not commute with. */
+/* Determines which accesses of a worker must wait for which of its open requests: an access of a
+ * key never overtakes an earlier one with which it does not commute. */
 #ifndef LIGI_REQUEST_ORDER_H
 #define LIGI_REQUEST_ORDER_H
 

@@ -12,7 +12,7 @@
 #define LIGI_ROW_SHARED 1u  /* others have replicas, or this is one: the first write is noted */
 #define LIGI_ROW_DIRTY 2u   /* noted */
 #define LIGI_ROW_PENDING 4u /* replica: has pushes that were not sent */
-#define LIGI_ROW_SENT 8u    /* replica: has a delta that was sent and not confirmed */
+#define LIGI_ROW_SENT 8u    /* replica: has a delta that was sent and is not confirmed */
 
 #define LIGI_SLOT_BITS 30
 #define LIGI_SLOTS_MAX (UINT64_C(1) << LIGI_SLOT_BITS)

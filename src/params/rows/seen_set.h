@@ -1,4 +1,4 @@
-/* The entries that one pass over a batch has met: a set that is emptied in constant time. Pure. */
+/* The entries seen by one pass over a batch: a set that is emptied in constant time. Pure. */
 #ifndef LIGI_SEEN_SET_H
 #define LIGI_SEEN_SET_H
 

@@ -1,5 +1,5 @@
-/* Rows of one table and one length: where they are, and which slots are free. A second area,
- * created only for replicas, holds their deltas: pairs of pending and sent. */
+/* Rows of one table and one length: their location and their free slots. A second area, created
+ * only for replicas, holds their deltas: pairs of pending and sent. */
 #ifndef LIGI_SLAB_H
 #define LIGI_SLAB_H
 

@@ -1,6 +1,6 @@
-/* Which keys of a range are local, as a dense list, so that one of them is drawn in one step.
- * Maintained by the thread that moves rows, one at a time (the endpoint's lock). Readers take no
- * lock: their view may be one move behind, and the row itself says whether it is local. */
+/* A dense list of the local keys of a range, so that one of them is drawn in one step. Maintained
+ * by the thread that moves rows, one at a time (the endpoint's lock). Readers take no lock: their
+ * view may be one move behind, and the row itself says whether it is local. */
 #ifndef LIGI_LOCAL_KEYS_H
 #define LIGI_LOCAL_KEYS_H
 

@@ -8,7 +8,7 @@ typedef struct ligi_sample_pool {
     uint32_t *items;
     uint32_t capacity, size, reuse;
     uint32_t at, pass; /* items[at ..) remain in this pass */
-    uint32_t *put_by;  /* taken and handed back: first in the next sample */
+    uint32_t *put_by;  /* drawn and returned: first in the next sample */
     size_t put_by_count, put_by_capacity;
 } ligi_sample_pool;
 

@@ -7,7 +7,7 @@
  *   GET       rows of a unit that the receiver owns, from `at` on
  *   ROWS      the answer                                keys, bodies; `at`: where to continue,
  *                                                       `more`: there are
- *   OWN       which of these do you own?                keys
+ *   OWN       which of these do you own? keys
  *   OWNED     the answer                                a bit a key
  *   PUT       set these                                 keys, bodies
  *   TAKEN     the answer: those still owned here        a bit a key */

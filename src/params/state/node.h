@@ -29,7 +29,7 @@ typedef struct ligi_params_peer {
     int answered;        /* it has shared its region, or said that it does not */
     int shared;          /* it has been sent our region */
     const void *region;  /* its words and rows, mapped read-only; NULL: another host */
-    const void *offered; /* the region it shared, if it has the right size */
+    const void *offered; /* the region it shared, if its size is correct */
     uint64_t offered_bytes;
     ligi_mapping *mapping;
     /* The payload being received: here, or read where the peer lent it. */
@@ -93,8 +93,8 @@ typedef struct ligi_serve_scratch { /* request_serve.c: scratch for the keys of 
     ligi_miss *mine, *others, *done;
 } ligi_serve_scratch;
 
-/* Occasions for which nodes and workers meet, in the order in which they reach them. A worker at a
- * later occasion will not reach an earlier barrier any more. */
+/* Points of synchronisation, in the order in which nodes and workers reach them. A worker at a
+ * later point will not reach an earlier barrier any more. */
 typedef enum ligi_barrier_kind {
     LIGI_BARRIER_PLAIN = 0,
     LIGI_BARRIER_FINALIZE = 1,

@@ -28,7 +28,7 @@ typedef struct ligi_request_ticket {
     uint32_t want_count, left; /* left: keys without a response */
     ligi_want *wants;
     size_t want_room;
-    uint8_t *values;   /* pull: the caller's memory; NULL after it was given up */
+    uint8_t *values;   /* pull: the caller's memory; NULL after the ticket was abandoned */
     uint64_t bytes;    /* of the requested rows */
     void *buffers;     /* a list owned by the caller, released when the ticket ends */
     lig_status status; /* the first failure, with its message */
@@ -52,7 +52,7 @@ void ligi_params_tickets_fini(ligi_request_tickets *tickets);
  * open. */
 lig_status ligi_params_tickets_begin(ligi_request_tickets *tickets, uint8_t verb,
                                      ligi_request_ticket **ticket);
-/* Takes back the latest ticket, for which nothing was sent. */
+/* Removes the latest ticket, for which nothing was sent. */
 void ligi_params_tickets_undo(ligi_request_tickets *tickets, ligi_request_ticket *ticket);
 lig_status ligi_params_ticket_reserve(ligi_request_ticket *ticket, size_t wants);
 
@@ -69,7 +69,7 @@ void ligi_params_ticket_fail(ligi_request_tickets *tickets, ligi_request_ticket 
                              lig_status status, const char *sentence);
 /* The result of an ended ticket; a failure is reported once. */
 lig_status ligi_params_ticket_outcome(ligi_request_ticket *ticket);
-/* The failure of a ticket that was forgotten before anybody waited for it; once. */
+/* The failure of a ticket that was discarded before it was waited for; returned once. */
 lig_status ligi_params_tickets_untold(ligi_request_tickets *tickets);
 
 #endif

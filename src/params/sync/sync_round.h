@@ -1,8 +1,8 @@
 /* Sync rounds: when a node handles intents, sends deltas of its replicas and updates of its rows.
  * Rounds run in net's tick, under the node's lock, in pieces of bounded work, at least round_ns
- * apart (a fifth of it while more rows are wanted than are asked for at a time), and only when one
- * was requested: by a worker whose clock has reached an intent, by a write to a row with replicas,
- * or by a row that must rest before it moves again.
+ * apart (a fifth of it while more rows are wanted than may be requested at a time), and only when
+ * one was requested: by a worker whose clock has reached an intent, by a write to a row with
+ * replicas, or by a row that must rest before it moves again.
  *
  * SYNC messages without items are about flushing; `ticket` is a number of the node that began it:
  *   number FLUSH    bring the replicas of your rows up to date, then send FLUSHED

@@ -30,8 +30,8 @@ void ligi_tables_write(ligi_tables *tables, ligi_write_kind kind, ligi_batch *ba
 void ligi_tables_read_misses(const ligi_tables *tables, ligi_batch *batch);
 void ligi_tables_write_misses(ligi_tables *tables, ligi_write_kind kind, ligi_batch *batch);
 /* Reads misses located at `node` (UINT32_MAX: any) from that node's region as mapped by this
- * process: dense keys, rows it owns, and only those that are ABSENT here (not draining). Whatever
- * the region contains, this ends and stays within it. */
+ * process: dense keys, rows it owns, and only those that are ABSENT here (not draining). Regardless
+ * of the region's contents, this terminates and stays within it. */
 void ligi_tables_read_peer(const ligi_tables *tables, const void *region, uint32_t node,
                            ligi_batch *batch);
 

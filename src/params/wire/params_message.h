@@ -29,7 +29,7 @@
 #define LIGI_PARAMS_KEYS_MAX 65536u
 #define LIGI_PARAMS_PAYLOAD_MAX (UINT64_C(8) << 20)
 #define LIGI_PARAMS_FRONT_MAX 64u                    /* bytes before the only row of a message */
-#define LIGI_PARAMS_PAYLOAD_GOOD (UINT64_C(1) << 20) /* where senders begin a new message */
+#define LIGI_PARAMS_PAYLOAD_GOOD (UINT64_C(1) << 20) /* above this, senders begin a new message */
 #define LIGI_PARAMS_SENTENCE_MAX 512
 #define LIGI_PARAMS_HOPS_MAX 250
 #define LIGI_PARAMS_HEAD_MAX                                                                       \

@@ -1,5 +1,4 @@
-/* For the tests of this folder: random graphs, and slow, obvious versions of what is computed
- * quickly elsewhere. */
+/* For the tests of this folder: random graphs, and slow, simple reference implementations. */
 #ifndef LIGI_PIPE_TESTING_H
 #define LIGI_PIPE_TESTING_H
 

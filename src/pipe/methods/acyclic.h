@@ -18,7 +18,7 @@ typedef struct ligi_found {
     uint32_t *stage; /* [unit_count], the caller's */
     int found;
     double nearest_ms; /* if nothing was found: the smallest bottleneck seen; INFINITY if memory or
-                        * separated pairs allow nothing */
+                        * separated pairs allow no assignment */
 } ligi_found;
 
 /* Intervals of the given order: smallest bottleneck, then cut; or the smallest cut within

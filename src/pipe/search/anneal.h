@@ -9,7 +9,7 @@
 typedef struct ligi_heat {
     uint64_t steps;
     double start; /* initial temperature, as a fraction of the mean size of a value */
-    int soft; /* load may exceed its limit temporarily, at a price: if limits are tight, swapping
+    int soft; /* load may exceed its limit temporarily, at a penalty: if limits are tight, swapping
                * two units passes through an assignment that violates them */
 } ligi_heat;
 

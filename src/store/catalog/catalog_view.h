@@ -30,8 +30,8 @@ lig_status ligi_catalog_view_get(const ligi_catalog_view *view, const ligi_catal
 lig_status ligi_catalog_view_seek(const ligi_catalog_view *view, const ligi_catalog_key *key,
                                   lig_catalog_item *item);
 
-/* Walks one table: start with a zeroed cursor; 1 while there is an item, 0 at the end, and *status
- * tells of a failure. */
+/* Walks one table: start with a zeroed cursor; 1 while there is an item, 0 at the end; *status
+ * reports a failure. */
 typedef struct ligi_walk {
     uint8_t key[65];
     size_t key_bytes;
@@ -39,7 +39,7 @@ typedef struct ligi_walk {
 int ligi_catalog_view_next(const ligi_catalog_view *view, enum ligi_table table, ligi_walk *walk,
                            lig_catalog_item *item, lig_status *status);
 
-/* The id under a name itself; 0 when there is none. */
+/* The id of the model with exactly this name; 0 if there is none. */
 lig_status ligi_catalog_view_name(const ligi_catalog_view *view, const char *name, uint64_t *id);
 /* The id that an alias refers to; 0 if there is none. */
 lig_status ligi_catalog_view_alias(const ligi_catalog_view *view, const char *alias, uint64_t *id);

@@ -1,5 +1,5 @@
-/* Waiting for processes that commit: in slices, so that a process that was stopped in its commit
- * does not keep a caller from being interrupted. */
+/* Waiting for processes that commit: in slices, so that a caller can be interrupted while another
+ * process is stopped in its commit. */
 #ifndef LIGI_CATALOG_WAIT_H
 #define LIGI_CATALOG_WAIT_H
 

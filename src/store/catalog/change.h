@@ -9,12 +9,12 @@
 typedef struct ligi_count {
     uint64_t pack;
     ligi_pack_record record;
-    int unknown; /* the catalog does not name it yet */
+    int unknown; /* not in the catalog yet */
     void *claim; /* while it is removed */
 } ligi_count;
 
 typedef struct ligi_change_op {
-    size_t key, key_bytes, value, value_bytes; /* places in `bytes`; value SIZE_MAX: erase */
+    size_t key, key_bytes, value, value_bytes; /* offsets in `bytes`; value SIZE_MAX: erase */
 } ligi_change_op;
 
 typedef struct ligi_change_event_place {
@@ -35,34 +35,35 @@ typedef struct ligi_change {
     ligi_change_event_place *events;
     size_t event_count, event_capacity;
     uint32_t flags; /* of lig_catalog_edit */
-    void **claims;  /* of packs that the catalog had given up, held until the change has ended */
+    void **claims;  /* of packs that the catalog no longer contained, held until the change has
+                     * ended */
     size_t claim_count, claim_capacity;
 } ligi_change;
 
 /* Puts change->value under the key. */
 lig_status ligi_change_put(ligi_change *change, const ligi_catalog_key *key);
 lig_status ligi_change_erase(ligi_change *change, const ligi_catalog_key *key);
-/* Adds the record's uses to the packs' counts (sign 1) or takes them off (sign -1). The record's
- * own pack has `bytes` when it is new; of another one that the catalog does not name the caller
- * holds a pin. */
+/* Adds the record's uses to the packs' counts (sign 1) or subtracts them (sign -1). The record's
+ * own pack has `bytes` if it is new; the caller holds a pin of any other pack that is not in the
+ * catalog. */
 lig_status ligi_change_uses(ligi_change *change, const ligi_record *record, int sign,
                             uint64_t bytes);
-/* Makes bytes known to later saves. */
+/* Records bytes for sharing by later saves. */
 lig_status ligi_change_fingerprint(ligi_change *change, const ligi_fingerprint_entry *fingerprint);
 /* Puts the record, and its name. */
 lig_status ligi_change_model(ligi_change *change, const ligi_record *record);
-/* Puts a model's graphs (as ligi_graphs_put writes them) and all that the index has of it. */
+/* Puts a model's graphs (as ligi_graphs_put writes them) and its index entries. */
 lig_status ligi_change_graphs(ligi_change *change, const ligi_about *about, const void *graphs,
                               size_t bytes);
-/* Erases a model: record, name (unless keep_name), inline data; takes its uses off. Its aliases go,
- * or name `successor` when it is not 0. */
+/* Erases a model: record, name (unless keep_name), inline data; subtracts its uses. Its aliases are
+ * removed, or refer to `successor` if that is not 0. */
 lig_status ligi_change_remove(ligi_change *change, const ligi_record *record, int keep_name,
                               uint64_t successor);
 
-/* The same for a model that is kept until a date (retired_models.h): its uses stay. */
+/* The same for a model that is kept until a date (retired_models.h): its uses remain. */
 lig_status ligi_change_hide(ligi_change *change, const ligi_record *record, int64_t until_ns);
 
-/* Tells watchers what the change does (enum lig_event_kind); `other` may be NULL. */
+/* Adds an event for watchers (enum lig_event_kind); `other` may be NULL. */
 lig_status ligi_change_event(ligi_change *change, int32_t kind, uint64_t model, const char *name,
                              const char *other);
 

@@ -1,4 +1,4 @@
-/* The only commit point: a change of the catalog, whole or not at all. */
+/* The only commit point: applies a change of the catalog atomically. */
 #ifndef LIGI_COMMIT_H
 #define LIGI_COMMIT_H
 
@@ -8,8 +8,8 @@
  * committed meanwhile, or if the view lacked the commit of a killed process. */
 typedef lig_status (*ligi_edit)(void *context, const ligi_catalog_view *view, ligi_change *change);
 
-/* Commits what `edit` makes (nothing, when it makes nothing), then removes the packs that lost
- * their last model; *freed (may be NULL) counts their bytes. */
+/* Commits the change built by `edit`, if it is not empty, then removes the packs that lost their
+ * last model; *freed (may be NULL) counts their bytes. */
 lig_status ligi_change_commit(lig_store *store, ligi_edit edit, void *context, uint64_t *freed);
 
 typedef struct ligi_commit {
@@ -22,7 +22,7 @@ typedef struct ligi_commit {
     lig_catalog_pending *pending; /* may take a commit that changes the use of no pack; or NULL */
 } ligi_commit;
 
-/* The same, otherwise than on a caller's thread, or for an edit that takes long. */
+/* The same, with options for library threads and for edits that take long. */
 lig_status ligi_change_commit_as(const ligi_commit *commit);
 
 #endif

@@ -8,8 +8,8 @@
 
 /* Writes kind, model, name and other; NULL texts are "". */
 void ligi_event_put(ligi_writer *writer, const lig_event *event);
-/* Fills the same of *event, with strings borrowed from `data`. LIG_E_UNSUPPORTED for what a newer
- * version wrote, LIG_E_CORRUPT for what none did. */
+/* Fills the same fields of *event, with strings borrowed from `data`. LIG_E_UNSUPPORTED if a newer
+ * version wrote it, LIG_E_CORRUPT if it is invalid. */
 lig_status ligi_event_get(const void *data, size_t bytes, lig_event *event);
 
 #endif

@@ -26,11 +26,11 @@ ligi_catalog_key ligi_fingerprint_prefix(const ligi_fingerprint_entry *fingerpri
 
 void ligi_fingerprint_put(ligi_writer *writer, const ligi_fingerprint_entry *fingerprint,
                           const void *secret);
-/* `first` is not in the value and stays as it is. */
+/* `first` is not in the value and is unchanged. */
 lig_status ligi_fingerprint_get(const lig_catalog_item *item, const void *secret,
                                 ligi_fingerprint_entry *fingerprint);
 
-/* Tensor `index` of a manifest. 0 when it is not one that the table has: tied, small, inline. */
+/* Tensor `index` of a manifest. 0 if the table has no such tensors: tied, small, inline. */
 int ligi_fingerprint_of(const ligi_manifest *manifest, size_t index, const void *secret,
                         ligi_fingerprint_entry *fingerprint);
 

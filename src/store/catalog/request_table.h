@@ -1,5 +1,5 @@
-/* Requests of a served store that were done: the record of a request is committed with its change,
- * so that one that is sent again, to another server process even, is not done twice. */
+/* Completed requests of a served store: the record of a request is committed with its change, so
+ * that a request that is sent again, even to another server process, is not executed twice. */
 #ifndef LIGI_REQUEST_TABLE_H
 #define LIGI_REQUEST_TABLE_H
 
@@ -12,15 +12,15 @@
 struct ligi_once {
     uint8_t client[LIGI_CLIENT_BYTES];
     uint64_t sequence; /* grows with each request of the client */
-    int repeated;      /* filled: it was done before */
-    uint64_t model;    /* filled: the id that it gave; 0: none */
+    int repeated;      /* filled: it was already completed */
+    uint64_t model;    /* filled: the id of the resulting model; 0: none */
 };
 
 /* Fills `repeated` and `model`. */
 lig_status ligi_once_find(lig_store *store, struct ligi_once *once);
 
-/* LIG_E_EXISTS when it was done before: nothing must be committed. No-op when `once` is NULL, like
- * the next one. */
+/* LIG_E_EXISTS if it was already completed: nothing must be committed. No-op if `once` is NULL,
+ * like the next one. */
 lig_status ligi_once_check(const ligi_catalog_view *view, struct ligi_once *once);
 
 /* Checks it, adds the record to a change, and removes old ones. */

@@ -22,12 +22,12 @@ lig_status ligi_retired_get(const lig_catalog_item *item, const void *secret,
 lig_status ligi_retired_record(const ligi_retired *retired, const void *secret,
                                ligi_record *record);
 
-/* The model as it is in the view, to be kept. */
+/* Fills the record of a model in the view that is to be kept. */
 lig_status ligi_retired_take(const ligi_catalog_view *view, const ligi_record *record,
                              ligi_retired *retired);
 
-/* Walks the table: 1 while there is one, whose record is filled (ligi_record_fini); 0 at the end,
- * and *status tells of a failure. Damaged ones are passed over. */
+/* Walks the table: 1 while there is one, whose record is filled (ligi_record_fini); 0 at the end;
+ * *status reports a failure. Damaged ones are skipped. */
 int ligi_retired_next(const ligi_catalog_view *view, ligi_walk *walk, ligi_retired *retired,
                       ligi_record *record, lig_status *status);
 

@@ -16,15 +16,15 @@ struct ligi_graphs;
 ligi_catalog_key ligi_catalog_key_posting(const ligi_hash128 *key, uint64_t chunk);
 ligi_catalog_key ligi_catalog_key_column(const char *name, uint64_t chunk);
 ligi_hash128 ligi_tag_key(const char *name, const char *value);
-/* The set of models whose layers' bytes are not those that their postings tell. */
+/* The set of models whose layers have other sizes than their postings state. */
 ligi_hash128 ligi_irregular_key(void);
-/* The column that holds when a model was made. No metric can have this name. */
+/* The column with the creation times. No metric can have this name. */
 #define LIGI_CREATED_COLUMN                                                                        \
     "\x01"                                                                                         \
     "created"
 
 /* One change of a posting or a column. They are gathered first and applied together, because one
- * commit may take a model out of a set and put another in. */
+ * commit may remove a model from a set and add another. */
 typedef struct ligi_search_index_edit {
     ligi_catalog_key key;
     uint32_t offset; /* in the chunk */
@@ -41,11 +41,11 @@ typedef struct ligi_search_index_edits {
 
 /* For qsort: by key, then in the order in which they were requested. */
 int ligi_search_index_order(const void *left, const void *right);
-/* Adds (present 1) or takes out (0) all that the index has of a model. */
+/* Adds (present 1) or removes (0) all index entries of a model. */
 lig_status ligi_search_index_model(ligi_search_index_edits *edits, const ligi_about *about,
                                    const struct ligi_graphs *graphs, int present);
 
-/* Where postings and columns are read from and written to. */
+/* The source and destination of postings and columns. */
 typedef struct ligi_search_index_sink {
     lig_status (*get)(void *context, const ligi_catalog_key *key,
                       lig_catalog_item *item); /* LIG_E_NOTFOUND: none */
@@ -60,14 +60,14 @@ lig_status ligi_search_index_apply(ligi_search_index_edits *edits,
                                    const ligi_search_index_sink *sink);
 void ligi_search_index_edits_fini(ligi_search_index_edits *edits);
 
-/* A posting that was read: how many bytes the layer's tensors have, and who has it. */
+/* A posting that was read: the bytes of the layer's tensors, and the models that have it. */
 typedef struct ligi_posting {
     uint64_t bytes;
     ligi_bitmap set;
 } ligi_posting;
 lig_status ligi_posting_get(const lig_catalog_item *item, const void *secret,
                             ligi_posting *posting);
-/* values[LIGI_COLUMN_IDS]; NaN where a model has none. */
+/* values[LIGI_COLUMN_IDS]; NaN if a model has none. */
 lig_status ligi_column_get(const lig_catalog_item *item, const void *secret, double *values);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which models may share the most with a graph, best first, using only the catalog's index. The
+/* The models that may share the most with a graph, best first, using only the catalog's index. The
  * index gives an upper bound of what a model shares, so the search can stop as soon as its result
  * is better than the bound of the next candidate. */
 #ifndef LIGI_CANDIDATES_H

@@ -9,9 +9,9 @@
 lig_status ligi_find_layers(lig_store *store, const ligi_layers *asking,
                             const lig_find_options *options, lig_match ***matches, size_t *count);
 
-/* A match that a server found. */
+/* A match found by a server. */
 typedef struct ligi_match_parts {
-    lig_ref *ref; /* taken over, also on failure */
+    lig_ref *ref; /* ownership passes to the match, also on failure */
     const uint32_t *layers;
     size_t layer_count;
     const lig_matched_tensor *tensors; /* copied, names included */
@@ -21,7 +21,7 @@ typedef struct ligi_match_parts {
 } ligi_match_parts;
 lig_status ligi_match_make(const ligi_match_parts *parts, lig_match **out);
 
-/* The model behind a match, as a ref. LIG_E_INVALID when it was found in another store. */
+/* The model behind a match, as a ref. LIG_E_INVALID if it was found in another store. */
 lig_status ligi_match_ref(const lig_store *store, const lig_match *shown, const lig_ref **ref);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which of two models is the better match. Pure. */
+/* Compares two matches. Pure. */
 #ifndef LIGI_MATCH_ORDER_H
 #define LIGI_MATCH_ORDER_H
 
@@ -12,7 +12,7 @@ typedef struct ligi_candidate {
     double created;
 } ligi_candidate;
 
-/* 1 when `a` is better than `b`: more layers, then more bytes, then the metric, then newer. A total
+/* 1 if `a` is better than `b`: more layers, then more bytes, then the metric, then newer. A total
  * order. */
 int ligi_candidate_better(const ligi_candidate *a, const ligi_candidate *b);
 

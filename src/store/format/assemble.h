@@ -1,4 +1,4 @@
-/* Tensors that users see, made of the boxes that are stored. Pure. */
+/* Assembles the tensors that users see from the stored boxes. Pure. */
 #ifndef LIGI_ASSEMBLE_H
 #define LIGI_ASSEMBLE_H
 
@@ -10,7 +10,7 @@ lig_status ligi_manifest_assemble(ligi_manifest *manifest);
 /* After those of the stored tensors. Of several boxes: the keyed XXH3-128 of their fingerprints and
  * starts. */
 void ligi_manifest_assemble_fingerprints(ligi_manifest *manifest, const void *secret);
-/* Puts tensor `index` of `shown` together at `out` from its boxes, whose data is set. */
+/* Assembles tensor `index` of `shown` at `out` from its boxes, whose data is set. */
 void ligi_assemble_copy(const ligi_manifest *manifest, size_t index, void *out);
 /* The stored tensors behind tensor `index` of `shown`. */
 ligi_whole ligi_manifest_whole(const ligi_manifest *manifest, size_t index);

@@ -1,4 +1,4 @@
-/* Hashes of many blocks, on two threads when that is worth a thread. */
+/* Hashes of many blocks, on two threads if there is enough work. */
 #ifndef LIGI_BLOCK_HASHES_H
 #define LIGI_BLOCK_HASHES_H
 

@@ -57,13 +57,13 @@ typedef struct ligi_body { /* borrows */
 
 void ligi_manifest_put(ligi_writer *writer, const ligi_about *about, const ligi_body *body);
 
-/* A tensor as users see it: `count` stored ones from `first` on. */
+/* A tensor as users see it: `count` stored tensors from `first` on. */
 typedef struct ligi_whole {
     size_t first, count;
 } ligi_whole;
 
-/* `tensors` are the stored ones, each a run of bytes; where some are boxes of a larger tensor,
- * `shown` has what they make up. */
+/* `tensors` are the stored ones, each a run of bytes; if some are boxes of a larger tensor, `shown`
+ * has the larger tensor. */
 typedef struct ligi_manifest {
     ligi_about about;
     const char *structure;

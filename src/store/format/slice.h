@@ -1,11 +1,11 @@
-/* Slices of a stored tensor as runs of bytes, in ascending order of where they are stored. Pure. */
+/* Slices of a stored tensor as runs of bytes, in ascending order of their stored offsets. Pure. */
 #ifndef LIGI_SLICE_H
 #define LIGI_SLICE_H
 
 #include <ligament/store.h>
 
-/* `count` runs of `bytes` bytes, the first at `from`, each `from_step` further; they go to `to`,
- * `to_step`. */
+/* `count` runs of `bytes` bytes, the first at `from`, each `from_step` further; their destinations
+ * begin at `to`, each `to_step` further. */
 typedef struct ligi_run {
     uint64_t from, from_step;
     int64_t to, to_step; /* in bytes from the destination's first element */
@@ -13,7 +13,7 @@ typedef struct ligi_run {
 } ligi_run;
 
 typedef struct ligi_walker {
-    uint32_t ndim; /* outer dimensions that are counted through */
+    uint32_t ndim; /* outer dimensions that are iterated over */
     uint64_t index[LIG_NDIM_MAX], count[LIG_NDIM_MAX];
     uint64_t from_step[LIG_NDIM_MAX];
     int64_t to_step[LIG_NDIM_MAX];

@@ -1,4 +1,4 @@
-/* Boxes of a tensor: whether they make it up, and what of them a slice needs. Pure. */
+/* Boxes of a tensor: whether they cover it, and which parts of them a slice needs. Pure. */
 #ifndef LIGI_TENSOR_BOXES_H
 #define LIGI_TENSOR_BOXES_H
 
@@ -13,9 +13,9 @@ typedef struct ligi_tile {
  * cover every element exactly once. The tiles are sorted by their start. */
 lig_status ligi_tiling_check(const int64_t *whole, uint32_t ndim, ligi_tile *tiles, size_t count);
 
-/* What slices of the whole (NULL: all of it) have in common with one tile: `within` are slices of
- * the tile, and `first` tells which element of each of the asked slices the tile's first one is. 0
- * when there is nothing. */
+/* The intersection of slices of the whole (NULL: all of it) with one tile: `within` are slices of
+ * the tile, and `first` are the positions of its first elements in the requested slices. 0 if it is
+ * empty. */
 int ligi_tiling_meet(const int64_t *whole, uint32_t ndim, const ligi_tile *tile,
                      const lig_slice *slices, lig_slice *within, int64_t *first);
 

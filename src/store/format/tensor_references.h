@@ -11,7 +11,7 @@
 
 typedef struct ligi_naming {
     uint64_t pack, offset, bytes;
-    uint64_t count;                    /* compositions that name it */
+    uint64_t count;                    /* compositions that contain it */
     uint64_t moved_pack, moved_offset; /* for the caller that moves it; initially 0 */
 } ligi_naming;
 
@@ -22,11 +22,11 @@ typedef struct ligi_ownership { /* zeroed is empty */
 
 /* Adds one model's composition. */
 lig_status ligi_ownership_add(ligi_ownership *ownership, const ligi_manifest *manifest);
-/* After the last add: one naming a tensor, in order. */
+/* After the last add: one entry per reference, in order. */
 void ligi_ownership_sum(ligi_ownership *ownership);
 /* NULL if there are no references. */
 ligi_naming *ligi_ownership_find(const ligi_ownership *ownership, uint64_t pack, uint64_t offset);
-/* Bytes of a pack that are referred to, each once. */
+/* The bytes of a pack that are referred to, each counted once. */
 uint64_t ligi_ownership_live(const ligi_ownership *ownership, uint64_t pack);
 void ligi_ownership_fini(ligi_ownership *ownership);
 

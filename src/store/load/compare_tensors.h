@@ -17,8 +17,8 @@ typedef struct ligi_pair {
 int ligi_compare_same_boxes(const ligi_manifest *a, size_t in_a, const ligi_manifest *b,
                             size_t in_b);
 
-/* Reads both tensors of each pair as far as they are equal, at most `window_bytes` (an element's at
- * least) of either model at a time, and fills pairs[i].differ. */
+/* Reads both tensors of each pair up to the first difference, at most `window_bytes` (at least one
+ * element) of either model at a time, and fills pairs[i].differ. */
 lig_status ligi_compare_tensors(const lig_ref *a, const lig_ref *b, ligi_pair *pairs, size_t count,
                                 uint64_t window_bytes);
 

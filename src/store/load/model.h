@@ -1,4 +1,4 @@
-/* A loaded model description: the public part, and where its bytes are. */
+/* A loaded model description: the public part, and the location of its bytes. */
 #ifndef LIGI_MODEL_H
 #define LIGI_MODEL_H
 
@@ -16,8 +16,8 @@ typedef struct ligi_model {
 
 /* From a record; without its tensors and structure. */
 lig_status ligi_model_list(const lig_catalog_item *item, const void *secret, ligi_model **out);
-/* The same for an item of an open view, with the name that the parent has now. A parent that does
- * not exist any more, or that the store's scope hides, keeps the name that was recorded. */
+/* The same for an item of an open view, with the parent's current name. For a parent that no longer
+ * exists, or that the store's scope hides, the recorded name is used. */
 lig_status ligi_model_list_in(const ligi_catalog_view *view, const lig_catalog_item *item,
                               ligi_model **out);
 /* Adds the tensors to a listed model. Sets `*gone` if its pack does not exist. */
@@ -36,9 +36,9 @@ typedef struct ligi_sent_manifest {
 lig_status ligi_model_receive(ligi_model *model, const ligi_sent_manifest *sent);
 /* A second description of a model with its tensors, built from the same bytes. */
 lig_status ligi_model_copy(const ligi_model *model, const void *secret, ligi_model **out);
-/* Frees the tensors: the model is as listed. */
+/* Frees the tensors: the model is then as in a list. */
 void ligi_model_trim(ligi_model *model);
-/* About how much memory it takes. */
+/* The approximate size of its memory. */
 uint64_t ligi_model_memory(const ligi_model *model);
 void ligi_model_free(ligi_model *model);
 

@@ -8,12 +8,12 @@ typedef struct ligi_pin ligi_pin;
 
 #define LIGI_PIN_ENDLESS INT64_MAX /* as long as the process lives */
 
-/* Holds the packs of `uses` for lease_ns. On a read-only store *pin stays NULL, which is valid in
+/* Pins the packs of `uses` for lease_ns. On a read-only store *pin stays NULL, which is valid in
  * all calls. */
 lig_status ligi_pin_take(lig_store *store, const ligi_use *uses, size_t count, int64_t lease_ns,
                          ligi_pin **pin);
 void ligi_pin_release(ligi_pin *pin);
-/* When it ends, in ns since 1970; 0 for NULL. */
+/* The time at which it expires, in ns since 1970; 0 for NULL. */
 int64_t ligi_pin_expires(const ligi_pin *pin);
 
 typedef struct ligi_mapped {

@@ -1,5 +1,5 @@
-/* Bytes of a model's tensors into memory: ranges gathered, sorted by pack and offset, one read per
- * pack. */
+/* Reads bytes of a model's tensors into memory: ranges are gathered and sorted by pack and offset,
+ * with one read per pack. */
 #ifndef LIGI_READ_RANGES_H
 #define LIGI_READ_RANGES_H
 

@@ -2,8 +2,8 @@
  * from LIGI_FINGERPRINT_MIN_BYTES up, any stored tensor. They are compared by fingerprint: no
  * stored byte is read.
  *
- * Every tensor returned here stays until ligi_shares_close: its pack is pinned first, and only
- * then is the catalog checked for the pack. So a save may release a tensor's memory as soon as
+ * Every tensor returned here remains stored until ligi_shares_close: its pack is pinned first, and
+ * only then is the catalog checked for the pack. So a save may release a tensor's memory as soon as
  * it was found. */
 #ifndef LIGI_DEDUP_SOURCES_H
 #define LIGI_DEDUP_SOURCES_H
@@ -27,9 +27,9 @@ lig_status ligi_shares_seal(ligi_shares *shares);
 
 /* 1 if a tensor of that size may already be stored; does not read the catalog. */
 int ligi_shares_may(const ligi_shares *shares, uint64_t bytes);
-/* 1 when its first block is worth hashing. */
+/* 1 if its first block should be hashed. */
 int ligi_shares_size(const ligi_shares *shares, const ligi_catalog_view *view, uint64_t bytes);
-/* 1 when the others are, too. */
+/* 1 if the other blocks should be hashed too. */
 int ligi_shares_begin(const ligi_shares *shares, const ligi_catalog_view *view, uint64_t first,
                       uint64_t bytes);
 /* The location of a tensor whose blocks have these hashes. found->owner is 0 if there is none;

@@ -1,17 +1,17 @@
-/* The work of a save, for the calls that start one. */
+/* The implementation of a save, for the calls that start one. */
 #ifndef LIGI_SAVE_H
 #define LIGI_SAVE_H
 
 #include "store/handle.h"
 #include "store/save/save_source.h"
 
-/* Checks names, tensors, options and what the catalog says of them, and makes the plan: all that
- * can be refused before a byte moves. */
+/* Checks names, tensors and options, also against the catalog, and builds the plan: everything that
+ * can be refused before a byte is transferred. */
 lig_status ligi_save_prepare(lig_store *store, const ligi_plan_input *input, int with_data,
                              ligi_plan *plan);
-/* Refuses a name that is taken, and finds the parent. */
+/* Refuses a name that is in use, and finds the parent. */
 lig_status ligi_save_check(lig_store *store, ligi_plan *plan);
-/* Writes and commits, or makes a part. A failure leaves what was there before. */
+/* Writes and commits, or creates a part. A failure leaves the store unchanged. */
 lig_status ligi_save_run(lig_store *store, ligi_plan *plan, const ligi_source *source);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "store/handle.h"
 
-/* Ends the saves that were begun and neither committed nor aborted. The store's lock is held. */
+/* Ends saves that were begun and neither committed nor aborted. The store's lock is held. */
 void ligi_save_async_end_open(lig_store *store);
 
 #endif

@@ -24,21 +24,22 @@ typedef struct ligi_plan {
     uint32_t flags;                 /* LIG_SAVE_*; LIG_COPY_NEWER with LIG_SAVE_REPLACE */
     ligi_writer graphs;             /* as ligi_graphs_put writes them; none: no bytes */
     char *memory;                   /* copies of names, shapes and options; NULL: all is borrowed */
-    struct ligi_shares *shares;     /* what may be referred to; NULL: nothing */
+    struct ligi_shares *shares;     /* stored tensors that may be referred to; NULL: none */
     lig_part **part;                /* not NULL: not a model, but a part of one */
     ligi_lease match;               /* of a remote store: the match to share with */
     uint64_t match_model;           /* and its model's id; 0: none */
     struct ligi_remote_save *begun; /* the server has accepted it; NULL: not yet, or local */
-    lig_ref **ref;                  /* where to put what was saved; NULL: nowhere */
-    lig_model **model;              /* where to put its description; NULL: nowhere */
+    lig_ref **ref;                  /* receives a ref to the saved model; NULL: not requested */
+    lig_model **model;              /* receives its description; NULL: not requested */
     struct ligi_once *once;         /* the served request that saves; NULL: the handle's */
     int packed;                     /* a pack in any case */
-    int copied;                     /* of another store: the parent need not be in this one */
+    int copied;                     /* copied from another store: the parent need not be in this
+                                     * one */
     char *parent_name;              /* a copy: about.parent_name once the parent was found */
 } ligi_plan;
 
-/* Fills a zeroed plan. The tensors have been checked. With `copy` nothing of the caller's is kept
- * but tensor memory. ligi_plan_fini also after a failure. */
+/* Fills a zeroed plan. The tensors have been checked. With `copy`, only the caller's tensor memory
+ * is referenced. ligi_plan_fini also after a failure. */
 typedef struct ligi_plan_input {
     const char *name;
     const lig_tensor *tensors;
@@ -51,12 +52,12 @@ typedef struct ligi_plan_input {
 lig_status ligi_plan_make(ligi_plan *plan, const ligi_plan_input *input);
 void ligi_plan_fini(ligi_plan *plan);
 
-/* Gives tensor `index` the first place at or behind `at` that suits it: big ones at multiples of
- * 4096 in a pack, others of 64. Returns where it ends. */
+/* Places tensor `index` at the first suitable offset from `at` on: multiples of 4096 for large ones
+ * in a pack, of 64 for others. Returns the offset of its end. */
 uint64_t ligi_plan_place(ligi_plan *plan, size_t index, uint64_t at, int in_pack);
 
-/* Fills what a model's record says of its tensors: counts, bytes and uses. `pack` is the one that
- * was written, 0: none. The uses are the caller's to free. */
+/* Fills the fields of a model's record about its tensors: counts, bytes and uses. `pack` is the one
+ * that was written, 0: none. The caller frees the uses. */
 lig_status ligi_plan_record(const ligi_plan *plan, uint64_t pack, ligi_record *record);
 
 #endif

@@ -1,4 +1,4 @@
-/* Where a save takes the bytes of its tensors from. */
+/* The source of the bytes of a save's tensors. */
 #ifndef LIGI_SAVE_SOURCE_H
 #define LIGI_SAVE_SOURCE_H
 
@@ -13,26 +13,26 @@ typedef struct ligi_hash_ask {
 
 /* The source of the bytes, and callbacks. All members may be NULL. */
 typedef struct ligi_source {
-    /* Waits until tensor `index` may be read, and may set its data and strides; also asked before
+    /* Waits until tensor `index` may be read, and may set its data and strides; also called before
      * the commit, with the number of tensors. A failure undoes the save. */
     lig_status (*wait)(void *context, size_t index);
     /* Fills bytes [offset, offset + bytes) of a tensor; default: from its memory. */
     lig_status (*fill)(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out);
-    /* Lends the same bytes, unchanged until the next but one call of `view` or `fill`: for a source
-     * with `fill` that has them in memory of its own, which nobody else writes to. */
+    /* Lends the same bytes, unchanged until the second next call of `view` or `fill`: for a source
+     * with `fill` that holds them in private memory. */
     lig_status (*view)(void *context, size_t index, uint64_t offset, uint64_t bytes,
                        const void **data);
     /* Fills block hashes without transferring the bytes: a tensor that is already stored is
      * never transferred. Default: the bytes are hashed. Bytes are hashed again as they are
      * written, so that a wrong answer damages only the model that is being saved. */
     lig_status (*hash)(void *context, const ligi_hash_ask *asks, size_t count);
-    /* The tensor's memory is not needed any more. */
+    /* The tensor's memory is no longer needed. */
     void (*done)(void *context, size_t index);
-    /* Set where the save runs on a thread of the library: asked while it waits for other processes,
+    /* Set if the save runs on a thread of the library: called while it waits for other processes,
      * in place of the store's hook. */
     int (*cancelled)(void *context);
     void *context;
-    int in_parts; /* tensors come one by one: what is not yet there must not be looked at */
+    int in_parts; /* tensors arrive one by one: those that have not arrived must not be accessed */
 } ligi_source;
 
 typedef struct ligi_stretch {

@@ -15,23 +15,24 @@ typedef struct ligi_save_write {
     int packed;                      /* a pack in any case */
     int inline_allowed;
     uint64_t new_bytes; /* placed so far */
-    uint64_t at;        /* where the last one ends */
+    uint64_t at;        /* end of the last one */
     void *pack;         /* NULL: inline so far */
     uint64_t pack_id, pack_bytes;
     ligi_pack_trailer trailer;
-    ligi_writer manifest; /* of a pack; an inline one is made when its id is known */
+    ligi_writer manifest; /* of a pack; an inline one is built when its id is known */
     ligi_writer data;     /* of an inline model */
     uint8_t *buffer;
-    lig_ref *ref;      /* what is committed; when the plan asks for it */
-    ligi_model *model; /* its description; when the plan asks for it */
+    lig_ref *ref;      /* the committed model, if the plan requests it */
+    ligi_model *model; /* its description, if the plan requests it */
 } ligi_save_write;
 
 /* store, plan and source are set, the rest is zero. Places and writes all tensors, and seals the
  * pack if there is one (pack_id is not 0). */
 lig_status ligi_save_write_run(ligi_save_write *self);
-/* Rebuilds `manifest`: before, only that of a pack exists. */
+/* Rebuilds `manifest`; before that, only the manifest of a pack exists. */
 lig_status ligi_save_write_manifest(ligi_save_write *self);
-/* Puts an inline model's manifest and data, and tells the record about them. The plan has its id.
+/* Puts an inline model's manifest and data, and fills their location in the record. The plan has
+ * its id.
  */
 lig_status ligi_save_write_inline(ligi_save_write *self, ligi_change *change, ligi_record *record);
 /* Releases the pack; one that was not sealed is discarded. */

@@ -11,7 +11,7 @@
 #define LIGI_KIND_BYTES_MAX 64
 #define LIGI_LAYERS_MAX (UINT32_C(1) << 20) /* of layers, calls and inputs of one graph */
 
-/* Owns its arrays; strings are borrowed from what it was made of. */
+/* Owns its arrays; strings are borrowed from the source. */
 typedef struct ligi_layers {
     const char *kind;
     const char **names; /* of each layer */
@@ -37,8 +37,8 @@ struct ligi_map;
 lig_status ligi_layers_index(const ligi_layers *layers, struct ligi_map *index);
 uint32_t ligi_layer_of(const struct ligi_map *index, const char *tensor);
 
-/* Fills keys[layer_count]: what two graphs of one kind have in common is at most the keys they have
- * in common. Look-alikes get different keys, the k-th of both graphs the same. */
+/* Fills keys[layer_count]: two graphs of one kind share at most as many layers as keys. Equal
+ * layers of one graph get different keys; the k-th of them has the same key in both graphs. */
 lig_status ligi_layers_keys(const ligi_layers *layers, ligi_hash128 *keys);
 
 #endif

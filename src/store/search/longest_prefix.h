@@ -36,7 +36,7 @@ typedef struct ligi_layer_graph {
  * called. */
 lig_status ligi_prefix_check(const ligi_layer_graph *graph);
 
-/* Fills keys[call_count]: equal keys mean that signature, inputs and all that is above them are
+/* Fills keys[call_count]: equal keys mean that signature, inputs and all their ancestors are
  * equal. */
 lig_status ligi_prefix_keys(const ligi_layer_graph *graph, ligi_hash128 *keys);
 
@@ -45,10 +45,10 @@ typedef struct ligi_prefix {
     uint64_t bytes;  /* of their tensors */
 } ligi_prefix;
 
-/* Fills map[asking->layer_count] with the stored layer that each asking layer is equal to,
- * LIGI_NO_CALL outside the prefix. The keys are those of ligi_prefix_keys. The largest mapping is
- * found unless look-alike branches make more than some ten thousand choices, where it is the best
- * of those tried; the answer depends on nothing but the arguments. */
+/* Fills map[asking->layer_count] with the stored layer that equals each query layer, LIGI_NO_CALL
+ * outside the prefix. The keys are those of ligi_prefix_keys. The largest mapping is found unless
+ * similar branches lead to more than about ten thousand choices; then it is the best of those
+ * tried. The result depends only on the arguments. */
 lig_status ligi_prefix_match(const ligi_layer_graph *asking, const ligi_hash128 *asking_keys,
                              const ligi_layer_graph *stored, const ligi_hash128 *stored_keys,
                              uint32_t *map, ligi_prefix *prefix);

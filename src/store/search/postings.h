@@ -1,4 +1,4 @@
-/* Which models have a key: sets of ids, in chunks. Pure.
+/* The models that have a key: sets of ids, in chunks. Pure.
  *
  * An id is in chunk id / LIGI_CHUNK_IDS. The set of one chunk is a sorted list of 16-bit
  * offsets, or a bitmap if that is smaller; both are stored in this form, little-endian. */
@@ -16,7 +16,7 @@ typedef struct ligi_bitmap {
     uint64_t words[LIGI_BITMAP_WORDS];
 } ligi_bitmap;
 
-/* LIG_E_CORRUPT if the bytes are not a set: unsorted, out of range, or of a wrong size. No bytes
+/* LIG_E_CORRUPT if the bytes are not a set: unsorted, out of range, or of a wrong size. Zero bytes
  * are the empty set. */
 lig_status ligi_postings_get(ligi_bitmap *set, const void *data, size_t bytes);
 /* Fills data[LIGI_BITMAP_BYTES] and returns the bytes used; 0 for the empty set. */
@@ -26,8 +26,8 @@ void ligi_bitmap_set(ligi_bitmap *set, uint32_t offset, int present);
 int ligi_bitmap_has(const ligi_bitmap *set, uint32_t offset);
 uint32_t ligi_bitmap_count(const ligi_bitmap *set);
 
-/* Counts how many of many sets each offset is in: one bit of all counters at a time, so that adding
- * a set costs about two operations a word. At most 2^LIGI_TALLY_PLANES - 1 sets. */
+/* Counts in how many sets each offset occurs: one bit of all counters at a time, so that adding a
+ * set costs about two operations per word. At most 2^LIGI_TALLY_PLANES - 1 sets. */
 #define LIGI_TALLY_PLANES 20
 typedef struct ligi_tally {
     uint32_t planes; /* in use */

@@ -1,4 +1,4 @@
-/* Models that a damaged log has lost and that their packs still tell of. */
+/* Models that a damaged log has lost and that can be restored from their packs. */
 #ifndef LIGI_ADOPT_H
 #define LIGI_ADOPT_H
 

@@ -1,4 +1,4 @@
-/* The index compared with the graphs, tags and metrics that it was made of. */
+/* The index compared with the graphs, tags and metrics from which it was built. */
 #ifndef LIGI_INDEX_CHECK_H
 #define LIGI_INDEX_CHECK_H
 

@@ -1,4 +1,4 @@
-/* Ancestors and children of a model, which may itself be gone. */
+/* Ancestors and children of a model, which may itself have been removed. */
 #ifndef LIGI_LINEAGE_H
 #define LIGI_LINEAGE_H
 

@@ -1,11 +1,11 @@
-/* A report in the making. */
+/* A report under construction. */
 #ifndef LIGI_REPORT_H
 #define LIGI_REPORT_H
 
 #include <ligament/store.h>
 
 typedef struct ligi_report {
-    lig_report shown; /* first: a lig_report that we gave out is one of these */
+    lig_report shown; /* first: a lig_report returned to the caller is one of these */
     char **problems;
     size_t count, capacity;
 } ligi_report;
@@ -14,7 +14,7 @@ typedef struct ligi_report {
 
 lig_status ligi_report_create(ligi_report **report);
 lig_status ligi_report_add(ligi_report *report, const char *format, ...) LIG_PRINTF(2, 3);
-/* Forgets the problems from number `count` on. */
+/* Discards the problems from number `count` on. */
 void ligi_report_cut(ligi_report *report, size_t count);
 
 #endif

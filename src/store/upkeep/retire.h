@@ -1,4 +1,4 @@
-/* Removing models at once or later, and bringing them back. */
+/* Removing models immediately or later, and restoring them. */
 #ifndef LIGI_RETIRE_H
 #define LIGI_RETIRE_H
 
@@ -6,7 +6,8 @@
 
 /* Retires the model of that name if it still has this id; does nothing otherwise. */
 lig_status ligi_retire_id(lig_store *store, const char *model, uint64_t id);
-/* Removes the retired models whose time is over. Adds the bytes to *freed, which may be NULL. */
+/* Removes the retired models whose time has expired. Adds the bytes to *freed, which may be
+ * NULL. */
 lig_status ligi_retired_purge(lig_store *store, uint64_t *freed);
 
 #endif

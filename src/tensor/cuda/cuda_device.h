@@ -19,8 +19,8 @@ typedef struct ligi_cuda_device {
     void *events[LIGI_CUDA_SLOTS]; /* the end of what was queued for a slot of the ring */
 } ligi_cuda_device;
 
-/* A thread's visit to a device: its context is current, and calls do not invalidate a graph that
- * another thread captures. */
+/* A thread's visit to a device: the device's context is current, and calls do not invalidate a
+ * graph that another thread captures. */
 typedef struct ligi_cuda_visit {
     ligi_cuda_device *device;
     int mode; /* the thread's own capture mode */
@@ -36,9 +36,9 @@ void ligi_cuda_leave(ligi_cuda_visit *visit);
 /* LIG_E_INVALID unless both ends of `bytes` bytes at `data` are memory of this device. */
 lig_status ligi_cuda_check(const void *data, uint64_t bytes, int32_t device);
 
-/* What the library queues on the device from now on waits for what `stream` (a CUstream; 1 is the
- * legacy default stream, as is NULL, 2 the calling thread's) holds now. Does not wait itself.
- * LIG_E_INVALID when the stream is being captured into a graph. */
+/* Work that the library queues on the device from now on waits for the work that is now queued on
+ * `stream` (a CUstream; 1 is the legacy default stream, as is NULL, 2 the calling thread's). Does
+ * not wait itself. LIG_E_INVALID if the stream is being captured into a graph. */
 lig_status ligi_cuda_follow(int32_t device, void *stream);
 
 /* Waits until all copies to the device that were queued so far have ended. */

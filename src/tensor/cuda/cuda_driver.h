@@ -10,8 +10,8 @@ typedef struct ligi_cuda_handle { /* CUipcMemHandle, which is passed by value */
     uint8_t bytes[64];
 } ligi_cuda_handle;
 
-/* The driver calls in use, by the names that cuGetProcAddress knows them by. Contexts, streams and
- * events are opaque pointers. */
+/* The driver calls in use, under their names for cuGetProcAddress. Contexts, streams and events are
+ * opaque pointers. */
 #define LIGI_CUDA_CALLS(CALL)                                                                      \
     CALL(cuInit, (unsigned flags))                                                                 \
     CALL(cuDeviceGet, (int *device, int ordinal))                                                  \
@@ -54,7 +54,7 @@ typedef struct ligi_cuda_handle { /* CUipcMemHandle, which is passed by value */
     CALL(cuPointerGetAttribute, (void *value, int attribute, ligi_cuda_address data))              \
     CALL(cuGetErrorString, (int error, const char **text))
 
-/* Calls of later drivers, NULL where they are missing. */
+/* Calls of later drivers, NULL if missing. */
 #define LIGI_CUDA_LATE_CALLS(CALL)                                                                 \
     CALL(cuStreamWriteValue64,                                                                     \
          (void *stream, ligi_cuda_address word, uint64_t value, unsigned flags))                   \

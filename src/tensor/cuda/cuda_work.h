@@ -32,9 +32,9 @@ typedef struct ligi_cuda_batch { /* copies, and a word that is written after the
 } ligi_cuda_batch;
 
 /* Queue: the word becomes `value` once everything before it on the stream, and the copies, have
- * ended; what comes after it runs once the word is at least `least`. The word is in pinned memory
- * (ligi_cuda_pin), at this address for the device. LIG_E_UNSUPPORTED with a driver older than CUDA
- * 11.7. */
+ * ended; later work on the stream runs once the word is at least `least`. The word is in pinned
+ * memory (ligi_cuda_pin), at this address for the device. LIG_E_UNSUPPORTED with a driver older
+ * than CUDA 11.7. */
 lig_status ligi_cuda_copy_and_write(int32_t device, void *stream, ligi_cuda_batch *batch);
 lig_status ligi_cuda_write_word(int32_t device, void *stream, uint64_t word, uint64_t value);
 /* Writes the lower half of the word: the upper one keeps what the host has written. */
@@ -43,7 +43,7 @@ lig_status ligi_cuda_await_word(int32_t device, void *stream, uint64_t word, uin
 
 /* Waits for all that is queued on the stream. */
 lig_status ligi_cuda_synchronize(int32_t device, void *stream);
-/* What is wrong with the device: after a failed kernel nothing on it ends any more. */
+/* The failure of the device: after a failed kernel no work on it completes any more. */
 lig_status ligi_cuda_alive(int32_t device, void *stream);
 
 #endif

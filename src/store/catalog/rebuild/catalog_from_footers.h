@@ -12,7 +12,8 @@ struct ligi_volume;
 
 typedef struct ligi_footers_options {
     const void *uuid; /* packs of other stores are skipped; NULL: the first pack decides */
-    int keep_older;   /* of equal names the older become NAME~ID; otherwise they are left out */
+    int keep_older;   /* of models with equal names, the older ones become NAME~ID; otherwise they
+                       * are omitted */
 } ligi_footers_options;
 
 /* Reads the footers of all packs, except those that `before` (may be NULL) already has. If
@@ -23,10 +24,10 @@ lig_status ligi_footers_read(struct ligi_volume *volume, ligi_footers *before,
 void ligi_footers_hold(ligi_footers *footers);
 void ligi_footers_drop(ligi_footers *footers);
 
-/* 0 when no pack was there to learn it from. */
+/* 0 if there was no pack to read it from. */
 int ligi_footers_header(const ligi_footers *footers, ligi_pack_header *header);
 uint64_t ligi_footers_version(const ligi_footers *footers);
-/* The first item whose key is >= `key`; 0 at the end. Items live as long as the table. */
+/* The first item whose key is >= `key`; 0 at the end. Items are valid as long as the table. */
 int ligi_footers_seek(const ligi_footers *footers, const void *key, size_t key_bytes,
                       lig_catalog_item *item);
 size_t ligi_footers_count(const ligi_footers *footers);

@@ -1,5 +1,5 @@
-/* Notices: what happened to the catalog that no data shows, kept in it until a repair has reported
- * it. */
+/* Notices: losses of the catalog that cannot be derived from its data, kept in it until a repair
+ * has reported them. */
 #ifndef LIGI_LOST_NOTICE_H
 #define LIGI_LOST_NOTICE_H
 
@@ -15,7 +15,7 @@ void ligi_notice_lost(const ligi_footers *footers, const void *secret, uint64_t 
 /* Fills `value` with the notice, which is stored under *key. */
 void ligi_notice_put(ligi_writer *value, ligi_catalog_key *key, const char *text,
                      const void *secret);
-/* *text lives as long as the item. */
+/* *text is valid as long as the item. */
 lig_status ligi_notice_get(const lig_catalog_item *item, const void *secret, const char **text);
 
 #endif

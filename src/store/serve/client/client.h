@@ -1,5 +1,6 @@
-/* The client of a served store: one connection of a lig_store, and the requests on it. Counted with
- * the store's volume, whose `self` it is, because views and locks outlive the store. */
+/* The client of a served store: one connection of a lig_store, and the requests on it.
+ * Reference-counted together with the store's volume, whose `self` it is, because views and locks
+ * outlive the store. */
 #ifndef LIGI_CLIENT_H
 #define LIGI_CLIENT_H
 
@@ -12,7 +13,7 @@ typedef struct ligi_client_call ligi_client_call;
 typedef struct ligi_client_pin ligi_client_pin;
 
 typedef enum ligi_client_state {
-    LIGI_CLIENT_DOWN,       /* not connected: the next request connects, if `retry` allows */
+    LIGI_CLIENT_DOWN,       /* not connected: the next request connects, if `retry` permits */
     LIGI_CLIENT_CONNECTING, /* one thread does, the others wait */
     LIGI_CLIENT_UP
 } ligi_client_state;
@@ -20,7 +21,7 @@ typedef enum ligi_client_state {
 /* The options of the URI. */
 typedef struct ligi_client_options {
     int64_t retry;       /* seconds to keep trying after the connection was lost; 0: fail at once */
-    int64_t liveness_ms; /* a server that is silent for so long during a request is lost */
+    int64_t liveness_ms; /* a server that is silent for this long during a request is lost */
     char *secret_file;
     char *transport; /* "auto", "tcp", "shm" */
 } ligi_client_options;
@@ -40,15 +41,16 @@ typedef struct ligi_client {
     ligi_link *link;
     ligi_link *attempt; /* being connected */
     int attempt_met;
-    ligi_failure lost; /* why there is no link */
+    ligi_failure lost; /* the reason why there is no link */
     ligi_served_welcome welcome;
-    uint8_t card[LIGI_CARD_BYTES_MAX]; /* of the welcome */
+    uint8_t card[LIGI_CARD_BYTES_MAX]; /* from the welcome */
     size_t card_bytes;
     int same_host;
     int silent_pings;                     /* without an answer */
     uint8_t uuid[LIGI_SERVED_UUID_BYTES]; /* of the store, since the first connection */
-    int limited;                          /* likewise: the role sees some models only */
-    uint64_t session;        /* counts connections: what the server kept ends with one */
+    int limited;                          /* likewise: the role sees only some models */
+    uint64_t session;        /* counts connections: objects held by the server end with their
+                              * connection */
     ligi_client_call *calls; /* under way */
     uint32_t call_count;
     uint64_t flight_bytes; /* of their payloads and those of the replies */
@@ -56,7 +58,7 @@ typedef struct ligi_client {
     uint64_t version;         /* the latest that a reply reported */
     ligi_client_call *parked; /* a WATCH that waits at the server; NULL: none */
     int parking;              /* a thread is about to send it */
-    uint64_t *releases;       /* that found the queue full */
+    uint64_t *releases;       /* delayed because the queue was full */
     size_t release_count, release_capacity;
     ligi_client_pin *pins; /* of refs and matches; see packs/client_pins.h */
     size_t pin_count, pin_capacity;

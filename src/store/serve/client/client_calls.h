@@ -1,4 +1,4 @@
-/* The calls of a remote store that are one request and one reply, and the table of all of them. */
+/* Calls of a remote store with one request and one reply, and the table of all calls. */
 #ifndef LIGI_CLIENT_CALLS_H
 #define LIGI_CLIENT_CALLS_H
 

@@ -1,4 +1,4 @@
-/* Models as a server sends them: refs, lists, matches. */
+/* Models received from a server: refs, lists, matches. */
 #ifndef LIGI_CLIENT_MODELS_H
 #define LIGI_CLIENT_MODELS_H
 
@@ -16,7 +16,7 @@ lig_status ligi_client_lineage(lig_store *store, const ligi_model_key *key, lig_
 
 /* A model with its tensors from a reply. */
 lig_status ligi_client_model(lig_store *store, const ligi_served_model *from, ligi_model **model);
-/* A ref of it, which has the lease that the reply of `call` names. */
+/* A ref to it, with the lease in the reply of `call`. */
 lig_status ligi_client_ref(lig_store *store, const ligi_client_call *call,
                            const ligi_served_model *from, lig_ref **ref);
 

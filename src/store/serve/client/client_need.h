@@ -1,4 +1,4 @@
-/* Answers the requests of a server during a save, for hashes of blocks or for bytes. */
+/* Answers the server's requests for block hashes or bytes during a save. */
 #ifndef LIGI_CLIENT_NEED_H
 #define LIGI_CLIENT_NEED_H
 

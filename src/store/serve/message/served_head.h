@@ -1,9 +1,10 @@
-/* The protocol of a served store: what a session begins with, and the head of every message. Pure.
+/* The protocol of a served store: the beginning of a session, and the head of every message. Pure.
  *
  * A session is a link of LIGI_SERVICE_STORE. The client's hello carries ligi_served_hello, the
  * server's reply ligi_served_welcome. After that the client sends requests and the server replies;
- * replies come in any order and carry the id of their request. A session that the server has not
- * heard from for `lease_ns` ends: an idle client sends PING at least three times in that time.
+ * replies come in any order and carry the id of their request. A session from which the server has
+ * received nothing for `lease_ns` ends: an idle client sends PING at least three times in that
+ * time.
  *
  * A message is a head of LIGI_SERVED_HEAD_BYTES, a body and data. The body follows in the net
  * message's head when it is small, and otherwise is the first part of its payload
@@ -49,8 +50,8 @@
  * "number", "pack", "index", "flags", "bytes", "id", "tag": ligi_served_number; "text":
  * ligi_served_text. A save whose data come with the SAVE (LIGI_SERVED_WHOLE) has no NEED and no
  * DONE. A request that changes the store (*) has a sequence number in head.number, which grows with
- * each of a client's: one that is sent again with the same number, also in a later session of the
- * same client id, is not done twice.
+ * each of a client's: a request that is sent again with the same number, also in a later session of
+ * the same client id, is not executed twice.
  *
  * LIG_E_BUSY: the server is at its limits; nothing was done, retry later. LIG_E_CLOSED: the server
  * is shutting down, the session is about to end.
@@ -116,12 +117,13 @@ typedef enum ligi_served_op {
 #define LIGI_SERVED_TELL (UINT64_C(1) << 32) /* in the flags of CHECK, whose own have 32 bits */
 
 typedef struct ligi_served_head {
-    uint16_t op;     /* ligi_served_op; of a reply: that of the request */
-    uint16_t flags;  /* LIGI_SERVED_* */
-    uint32_t status; /* of a reply: lig_status; otherwise 0 */
-    uint64_t id;     /* of the request; not 0, chosen by the client, one at a time per session */
-    uint64_t number; /* request: the sequence number, 0: none; reply: the store's version */
-    uint64_t deadline_ns; /* request: how long the client waits, from now on; 0: for ever */
+    uint16_t op;          /* ligi_served_op; of a reply: that of the request */
+    uint16_t flags;       /* LIGI_SERVED_* */
+    uint32_t status;      /* of a reply: lig_status; otherwise 0 */
+    uint64_t id;          /* of the request; not 0, chosen by the client, unique among its open
+                      * requests */
+    uint64_t number;      /* request: the sequence number, 0: none; reply: the store's version */
+    uint64_t deadline_ns; /* request: how long the client waits, from now on; 0: no limit */
     uint64_t body_bytes;
     const uint8_t *body; /* NULL with LIGI_SERVED_BEHIND */
 } ligi_served_head;
@@ -136,7 +138,7 @@ lig_status ligi_served_head_get(const void *bytes, size_t size, uint64_t payload
 const char *ligi_served_op_name(uint32_t op); /* "?" for an unknown one */
 int ligi_served_op_mutates(uint32_t op);      /* needs a sequence number */
 int ligi_served_op_silent(uint32_t op);       /* a request without a reply */
-int ligi_served_op_brief(uint32_t op);        /* takes microseconds, as a rule */
+int ligi_served_op_brief(uint32_t op);        /* usually takes microseconds */
 
 /* --- the beginning --- */
 
@@ -144,15 +146,16 @@ typedef struct ligi_served_hello {
     uint8_t client[LIGI_SERVED_CLIENT_BYTES]; /* random, one per handle; kept over reconnects */
     uint32_t pid;
     const char *host; /* for error texts */
-    /* Over shared memory, which proves no secret: the pass of the welcome over TCP; else zeros. */
+    /* Over shared memory, which does not prove a secret: the token of the welcome over TCP; else
+     * zeros. */
     uint8_t pass[LIGI_SERVED_PASS_BYTES];
 } ligi_served_hello;
 
 #define LIGI_SERVED_READ_ONLY 1u   /* nothing can be changed through this server */
 #define LIGI_SERVED_DESCRIPTORS 2u /* DESCRIPTOR works on this host */
 #define LIGI_SERVED_LIMITED                                                                        \
-    4u /* the role sees some models: the server keeps the key of the
-                                    * hashes, and verifies the blocks that it sends */
+    4u /* the role sees only some models: the server keeps the key of the hashes, and verifies the
+        * blocks that it sends */
 
 typedef struct ligi_served_welcome {
     uint32_t flags;
@@ -162,9 +165,9 @@ typedef struct ligi_served_welcome {
     uint8_t pass[LIGI_SERVED_PASS_BYTES]; /* works once, while this session lasts */
     uint64_t session;
     uint64_t lease_ns;
-    uint64_t flight_bytes_max; /* of requests and replies of this session at one time */
+    uint64_t flight_bytes_max; /* of requests and replies of this session at a time */
     uint64_t read_bytes_max;   /* of one READ */
-    uint32_t request_max;      /* requests at one time */
+    uint32_t request_max;      /* requests at a time */
     const uint8_t *card;       /* of the server's endpoint, borrowed; 0 bytes: see INFO */
     size_t card_bytes;
 } ligi_served_welcome;
@@ -200,7 +203,7 @@ lig_status ligi_served_end(const ligi_reader *reader, const char *what);
 /* A text that may be NULL. */
 void ligi_served_maybe_put(ligi_writer *writer, const char *text);
 const char *ligi_served_maybe_get(ligi_reader *reader, size_t max_bytes);
-/* Bytes with their length in front; borrowed. */
+/* Bytes preceded by their length; borrowed. */
 void ligi_served_blob_put(ligi_writer *writer, const void *data, size_t bytes);
 const uint8_t *ligi_served_blob_get(ligi_reader *reader, size_t *bytes);
 

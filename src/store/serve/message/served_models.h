@@ -4,21 +4,22 @@
 
 #include "store/serve/message/served_head.h"
 
-/* RESOLVE keeps the model's bytes until RELEASE or the end of the session. */
+/* RESOLVE holds the model's bytes until RELEASE or the end of the session. */
 #define LIGI_SERVED_HOLD 1u
 
-/* Which model. */
+/* Selects a model. */
 typedef struct ligi_served_selector {
     const char *name; /* a name or an alias; NULL: by id */
     uint64_t id;
-    uint64_t parent; /* LINEAGE by id: the model's parent, for a model that may be gone; 0: none */
+    uint64_t parent; /* LINEAGE by id: the model's parent, for a model that may have been removed;
+                      * 0: none */
     uint32_t flags;  /* RESOLVE: LIGI_SERVED_HOLD */
 } ligi_served_selector;
 
 void ligi_served_selector_put(ligi_writer *writer, const ligi_served_selector *selector);
 lig_status ligi_served_selector_get(const void *body, size_t bytes, ligi_served_selector *selector);
 
-/* A model as ligi_model_list and ligi_model_adopt take it. All bytes are borrowed. */
+/* A model in the form that ligi_model_list and ligi_model_adopt accept. All bytes are borrowed. */
 typedef struct ligi_served_model {
     uint64_t ref;            /* number in the session, for RELEASE; 0: not held */
     uint64_t id;             /* the key of its record is LIGI_TABLE_MODEL and this */

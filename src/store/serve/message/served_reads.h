@@ -29,7 +29,7 @@ void ligi_served_read_fini(ligi_served_read *read);
 /* How a client on the same host gets the descriptor of a pack's file: it connects to the abstract
  * Unix stream socket of that name (without the leading NUL), sends the token, and receives one
  * message of one byte with the descriptor (SCM_RIGHTS), read-only. A token works once, and for a
- * few seconds. LIG_E_UNSUPPORTED where a pack is no file, or the client is on another host. */
+ * few seconds. LIG_E_UNSUPPORTED if a pack is not a file, or the client is on another host. */
 typedef struct ligi_served_descriptor {
     uint64_t pack_bytes;
     const char *socket;

@@ -1,9 +1,9 @@
 /* Saving into a served store. Pure.
  *
  * A small save carries the bytes of its tensors (LIGI_SERVED_WHOLE). For any other the server
- * checks the description, accepts it (DONE 0), and asks with NEED for block hashes of tensors that
- * may be stored already and for the bytes of those that are not. The client answers each NEED with
- * one DATA, in any order, for tensors of a save in parts when they have been offered. */
+ * checks the description, accepts it (DONE 0), and requests with NEED block hashes of tensors that
+ * may already be stored and the bytes of those that are not. The client answers each NEED with one
+ * DATA, in any order; for tensors of a save in parts, after they have been offered. */
 #ifndef LIGI_SERVED_SAVE_H
 #define LIGI_SERVED_SAVE_H
 
@@ -29,7 +29,7 @@ typedef struct ligi_served_save {
     int64_t created_ns;   /* 0: now */
     const char *parent;   /* a name or an alias; NULL: none, or that of the match */
     uint64_t match;       /* number of the match to share with; 0: none */
-    uint64_t match_model; /* and its model's id, when the session no longer has the match */
+    uint64_t match_model; /* and its model's id, if the session no longer has the match */
     const lig_metric *metrics;
     size_t metric_count;
     const lig_tag *tags;
@@ -62,9 +62,9 @@ void ligi_served_save_fini(ligi_served_save *save);
 
 typedef struct ligi_served_saved {
     uint64_t id;   /* of the model; 0 for a part */
-    int has_model; /* it was asked for. A save that is repeated has none when the model was
-                              * replaced since */
-    ligi_served_model model; /* its `ref` is set when LIGI_SERVED_WANT_REF was */
+    int has_model; /* if it was requested. A repeated save has none if the model was replaced
+                    * since */
+    ligi_served_model model; /* its `ref` is set if LIGI_SERVED_WANT_REF was */
     uint64_t part;           /* number of the part, for RELEASE; 0: none */
     const uint8_t *part_data;
     size_t part_bytes;

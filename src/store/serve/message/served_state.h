@@ -1,4 +1,4 @@
-/* The state of a served store: what it is, counts, reports, time stamps, events. Pure. */
+/* The state of a served store: information, counts, reports, timestamps, events. Pure. */
 #ifndef LIGI_SERVED_STATE_H
 #define LIGI_SERVED_STATE_H
 
@@ -24,19 +24,19 @@ lig_status ligi_served_report_get(const void *body, size_t bytes, lig_report *re
 void ligi_served_report_fini(lig_report *report);
 
 void ligi_served_stamps_put(ligi_writer *writer, const int64_t *stamps, size_t count);
-/* *stamps is the caller's: free(). */
+/* The caller frees *stamps with free(). */
 lig_status ligi_served_stamps_get(const void *body, size_t bytes, int64_t **stamps, size_t *count);
 
 /* Asks for the events of the commits after `since`. The server replies as soon as there is such a
- * commit, and after `wait_ns` at the latest. LIG_E_NOTFOUND as catalog_events. */
+ * commit, and after `wait_ns` at the latest. LIG_E_NOTFOUND as for catalog_events. */
 typedef struct ligi_served_watch {
     uint64_t since;
     uint64_t wait_ns; /* 0: at once */
-    uint64_t limit;   /* no commit is added once there are so many events; 0: none are wanted, only
-                       * the version, and `since` is not checked when it does not wait */
+    uint64_t limit;   /* no commit is added once there are this many events; 0: only the version is
+                       * requested, and `since` is not checked unless it waits */
 } ligi_served_watch;
 
-#define LIGI_SERVED_WAIT_NS_MAX UINT64_C(60000000000) /* a longer wait_ns is taken as this */
+#define LIGI_SERVED_WAIT_NS_MAX UINT64_C(60000000000) /* a longer wait_ns is reduced to this */
 
 void ligi_served_watch_put(ligi_writer *writer, const ligi_served_watch *watch);
 lig_status ligi_served_watch_get(const void *body, size_t bytes, ligi_served_watch *watch);

@@ -1,4 +1,4 @@
-/* What a role may do: one right per operation of the protocol, and one prefix of names. Pure. */
+/* The rights of a role: one per operation of the protocol, and one prefix of names. Pure. */
 #ifndef LIGI_RIGHTS_H
 #define LIGI_RIGHTS_H
 

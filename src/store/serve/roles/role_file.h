@@ -3,8 +3,8 @@
  * A server's file has lines "name role key [prefix]", with a prefix like "team/" and a '*'; empty
  * lines and lines that begin with '#' are skipped. `role` is read, write or admin. Without a prefix
  * a reader reads everything, and a writer has the prefix of its name; an admin never has one. A
- * file with a single line that is none of these holds one bare secret, whose third word, if any, is
- * shorter than a key, or "name key": its clients are admins.
+ * file with a single line of another form contains "name key", or one plain secret whose third
+ * word, if any, is shorter than a key: its clients are admins.
  *
  * A client's file has one such line, "name key", or the key alone. */
 #ifndef LIGI_ROLE_FILE_H
@@ -45,17 +45,17 @@ typedef struct ligi_served_role_file {
 
 const char *ligi_served_role_kind_name(ligi_served_role_kind kind);
 
-/* Takes the text over (lig_secret_free), also on failure, and changes it. `path` is for error
- * texts, which name lines and never keys. LIG_E_INVALID. */
+/* Takes ownership of the text (lig_secret_free), also on failure, and modifies it. `path` is for
+ * error texts, which contain line numbers but never keys. LIG_E_INVALID. */
 lig_status ligi_served_role_file_parse(const char *path, char *text, ligi_served_role_file *file);
 lig_status ligi_served_role_file_read(const char *path, ligi_served_role_file *file);
 void ligi_served_role_file_fini(ligi_served_role_file *file);
 
-/* Gives every role of `file` that is the same in `before` (name, kind, prefix and key) its tag
- * there, and the others the next ones. `before` may be empty. */
+/* Gives every role of `file` that is unchanged from `before` (name, kind, prefix and key) the same
+ * tag, and the others the next ones. `before` may be empty. */
 void ligi_served_role_file_number(ligi_served_role_file *file, const ligi_served_role_file *before,
                                   uint64_t *next_tag);
-/* The role with that tag; NULL: there is none. */
+/* The role with that tag; NULL if there is none. */
 const ligi_served_role *ligi_served_role_file_find(const ligi_served_role_file *file, uint64_t tag);
 
 /* The key of a client's secret file. The caller frees it with lig_secret_free. */

@@ -5,7 +5,8 @@
 
 #include "store/serve/client/client.h"
 
-/* A pack's file, open for reading; counted. It stays readable after the pack was removed. */
+/* A pack's file, open for reading; reference-counted. It stays readable after the pack was
+ * removed. */
 typedef struct ligi_client_file ligi_client_file;
 
 /* The most recently received descriptors. Shared. */
@@ -14,7 +15,7 @@ lig_status ligi_client_files_create(ligi_client_files **files);
 void ligi_client_files_destroy(ligi_client_files *files); /* NULL is valid */
 
 /* The file of a pack; *file is NULL if there is none: another host, a pack in memory, a server that
- * passes no descriptors. */
+ * sends no descriptors. */
 lig_status ligi_client_file_open(ligi_client *client, uint64_t pack, ligi_client_file **file);
 void ligi_client_file_drop(ligi_client *client, ligi_client_file *file);
 

@@ -6,8 +6,8 @@
 
 #include <ligament/backend.h>
 
-/* Connects, shows the token, and receives the descriptor of a regular file of the announced size.
- * LIG_E_UNSUPPORTED if that is not possible from here, for instance from inside a container. */
+/* Connects, sends the token, and receives the descriptor of a regular file of the announced size.
+ * LIG_E_UNSUPPORTED if that is impossible, for instance from inside a container. */
 lig_status ligi_descriptor_receive(const ligi_served_descriptor *from, int *fd);
 
 typedef struct ligi_descriptor_pack {
