@@ -86,7 +86,7 @@ def make_cases(quick: bool) -> dict[str, dict[str, Any]]:
 
 
 class Watch:
-    """The peak of a process's own memory while it asks for it."""
+    """The peak memory of a process while measuring is requested."""
 
     def __init__(self, pid: int):
         self.path, self.name, self.base, self.peak = Path(f"/proc/{pid}/status"), "", 0, 0
@@ -110,7 +110,7 @@ class Watch:
 
 
 def listen(child: Any, deadline: float, found: dict[str, list[float]]) -> bool:
-    """Collects a child's events until it ends; True when it said that it was done."""
+    """Collects a child's events until it ends; True if it reported that it was done."""
     watch, pending, done = Watch(child.pid), b"", False
     handle = child.stdout.fileno()
     while time.monotonic() < deadline:
@@ -163,7 +163,7 @@ def run_child(job: dict[str, Any], folder: Path, patience: float) -> dict[str, l
 
 
 def find_limit(out: Path) -> Path | None:
-    """The program of limit.c: the build has made it, or it is compiled here."""
+    """The program of limit.c: taken from the build, or compiled here."""
     built, source = HERE.parent / "build" / "bench" / "limit", HERE / "limit.c"
     if built.exists() and built.stat().st_mtime > source.stat().st_mtime:
         return built
@@ -231,7 +231,7 @@ class Run:
         return found
 
     def wants_memory(self, case: str, name: str, found: dict[str, list[float]]) -> bool:
-        """Once a contender, unless it is so slow that it would take minutes."""
+        """One run per contender, unless it is so slow that it would take minutes."""
         times = [t for values in found.values() for t in values]
         known = any(m.startswith("memory") for m in self.found[case][name])
         return case != "training" and not known and max(times, default=0) < SLOW_S

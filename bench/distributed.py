@@ -49,7 +49,7 @@ BARS = {"save": 1.5, "lost": 0.5, "restore": 1.3, "fine-tune": 1.01}
 
 
 class Rank:
-    """What every rank does, told by the driver through its arguments."""
+    """The work of every rank, controlled by the driver through arguments."""
 
     def __init__(self, mode: str, mib: int, folder: Path) -> None:
         import torch
@@ -199,7 +199,7 @@ class Rank:
         return found
 
     def fine_tune(self) -> float:
-        """Bytes that the files grew by, as a part of those that changed."""
+        """The growth of the files divided by the changed bytes."""
         from ligament.checkpoint import Checkpointer
 
         ck = Checkpointer(str(self.folder / "fine"))
@@ -266,7 +266,7 @@ def used(folder: Path) -> int:
 
 
 def forget(folder: Path) -> None:
-    """Takes the files out of the page cache."""
+    """Evicts the files from the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -275,7 +275,8 @@ def forget(folder: Path) -> None:
 
 
 def read_share(path: Path, number: int, count: int) -> None:
-    """The limit: as many bytes in large reads, past the page cache, into memory that is there."""
+    """The limit: the same number of bytes in large reads, bypassing the page cache, into existing
+    memory."""
     import mmap
 
     memory = read_share.__dict__.get("memory")

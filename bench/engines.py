@@ -51,7 +51,7 @@ def what_is_missing() -> str:
 
 
 def start_again_with_cluster() -> None:
-    """Runs this program again with the variables of a cluster, which ends with it."""
+    """Runs this program again with the variables of a cluster, which is stopped afterwards."""
     environment = {"LIGAMENT_ENGINES": str(HERE / "out/engines"), **os.environ}
     os.execve(ENGINES, [ENGINES, "run", sys.executable, __file__, *sys.argv[1:]], environment)
 
@@ -78,7 +78,7 @@ class RadosBench:
         return output(*self.rados, "bench", *arguments)
 
     def mib_s(self, seconds: int) -> tuple[float, float]:
-        """Writes, then reads of what was written."""
+        """Writes, then reads the same objects."""
         wrote = self.run(str(seconds), "write", "-b", "4M", "--no-cleanup")
         read = self.run(str(seconds), "seq")
         output(*self.rados, "cleanup")

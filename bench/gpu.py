@@ -41,7 +41,7 @@ PIECE = 16 << 20
 
 
 def model(gib: float) -> dict[str, torch.Tensor]:
-    """A transformer's tensors, of about so many bytes."""
+    """A transformer's tensors, of about that many bytes."""
     width = int(2880 * (gib / 8) ** 0.5) // 32 * 32
     wide = width * 7 // 2
     shapes = {"embedding": (VOCABULARY, width), "norm": (width,)}
@@ -134,7 +134,7 @@ def limit_by_threads(folder: Path, bytes_: int) -> tuple[float, float]:
 
 
 def host_bytes() -> int:
-    """The most host memory this process has had, without files."""
+    """The peak host memory of this process, without files."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 

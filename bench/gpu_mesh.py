@@ -70,7 +70,7 @@ def serve(address: str, transport: str) -> None:
 
 
 def copies(rounds: int) -> dict[str, float]:
-    """What the device does alone."""
+    """The device alone: copies without Ligament."""
     import torch
 
     found = {}
@@ -186,7 +186,7 @@ def run(transport: str, rounds: int, environ: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def mps() -> Iterator[dict[str, str] | None]:
-    """The environment of processes under MPS; None where it cannot be started."""
+    """The environment of processes under MPS; None if it cannot be started."""
     control = shutil.which("nvidia-cuda-mps-control")
     if control is None:
         yield None
@@ -209,7 +209,7 @@ def mps() -> Iterator[dict[str, str] | None]:
 
 
 def bars(results: dict[str, dict[str, float]]) -> list[Bar]:
-    """What was promised for a GPU under MPS."""
+    """The targets for a GPU under MPS."""
     found = results.get(UNDER_MPS, {})
     return [
         Bar(
@@ -225,7 +225,7 @@ def bars(results: dict[str, dict[str, float]]) -> list[Bar]:
 
 
 def machine() -> dict[str, Any]:
-    """Where it ran."""
+    """The machine of the run."""
     import torch
 
     name = torch.cuda.get_device_name()

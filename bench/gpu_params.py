@@ -1,4 +1,4 @@
-"""What does a batch of an embedding cost whose rows are the parameter manager's?
+"""What does a batch cost with an embedding whose rows are in the parameter manager?
 
     .venv/bin/python bench/gpu_params.py [--quick] [--json FILE] [--rows N]
 
@@ -46,14 +46,14 @@ def zipf(rows: int, batches: int, seed: int = 0) -> tuple[list[torch.Tensor], to
 
 
 class Timer:
-    """Milliseconds a call, by name."""
+    """Milliseconds per call, by name."""
 
     def __init__(self, device: str) -> None:
         self.cuda = device == "cuda"
         self.samples: dict[str, list[float]] = {}
 
     def time(self, name: str, call: Callable[[], Any]) -> None:
-        """One call, with everything it queued."""
+        """One call, including the work that it queued."""
         if self.cuda:
             torch.cuda.synchronize()
         begin = time.perf_counter()
@@ -113,7 +113,7 @@ def host(quick: bool) -> dict[str, float]:
 
 
 def device(rows: int, quick: bool) -> dict[str, float]:
-    """EmbeddingBag on the GPU, and ours with several sizes of the cache."""
+    """torch's EmbeddingBag on the GPU, and Ligament's with several sizes of the cache."""
     timer = Timer("cuda")
     count = 30 if quick else 100
     shape = (BATCH // PER_BAG, PER_BAG)

@@ -42,7 +42,7 @@ def tensors(mib: int) -> Tensors:
 
 
 def drop_caches(folder: Path) -> None:
-    """Takes the files of a folder out of the page cache."""
+    """Evicts the files of a folder from the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
             handle = os.open(path, os.O_RDONLY)
@@ -58,7 +58,7 @@ def timed(call: Callable[[], Any]) -> float:
 
 
 def disk_bytes() -> int:
-    """What this process has read from disks, its kernel read-ahead included."""
+    """The bytes that this process has read from disks, including the kernel's read-ahead."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(dict(line.split(": ") for line in lines)["read_bytes"])
 
@@ -69,7 +69,7 @@ def peer_load(path: Path, out: Tensors) -> None:
 
 
 def quiet(folder: Path) -> None:
-    """Waits until the second of two looks finds as much of the packs in the cache as the first."""
+    """Waits until the cached part of the packs no longer grows."""
     before = -1
     while (now := cached(folder)) != before:
         before = now

@@ -1,4 +1,4 @@
-"""How long does a tensor take there and back, and how many bytes a second go through?
+"""What are the round-trip time and the throughput of a tensor?
 
     .venv/bin/python bench/mesh.py [--quick] [--repeat N] [--json FILE] [--realtime]
 
@@ -40,7 +40,7 @@ Figures = dict[str, dict[int, dict[str, list[float]]]]
 
 
 class Bench:
-    """Runs contenders and keeps what they say."""
+    """Runs contenders and records their output."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -49,13 +49,13 @@ class Bench:
         self.prefix = ["chrt", "-r", "5"] if options.realtime and shutil.which("chrt") else []
 
     def note(self, contender: str, size: int, **values: float) -> None:
-        """One more sample."""
+        """Adds a sample."""
         kept = self.figures.setdefault(contender, {}).setdefault(size, {})
         for name, value in values.items():
             kept.setdefault(name, []).append(value)
 
     def rows(self, command: list[str], other: list[str] | None = None) -> list[dict[str, float]]:
-        """What a program prints, line by line; `other` runs beside it."""
+        """The output of a program, line by line; `other` runs at the same time."""
         beside = subprocess.Popen(self.prefix + other) if other else None
         done = subprocess.run(
             self.prefix + command, capture_output=True, text=True, check=False, timeout=600
@@ -102,7 +102,7 @@ class Bench:
             self.limits("messages TLS", "secret=1", bare="bare TLS")
 
     def limits(self, label: str, *words: str, bare: str = "bare TCP") -> None:
-        """A bare connection, and messages by tcp in turns with it."""
+        """A bare connection, alternating with messages over tcp."""
         by_name = {name.replace(" ", ""): size for size, name in NAMES.items()}
         for row in self.program("mesh_limits", "rounds=1", "scheme=tcp", *words):
             size = by_name[str(row["size"])]
@@ -115,7 +115,7 @@ class Bench:
                 self.note(label, size, of_bare=row["net_gbs"] / row["bare_gbs"])
 
     def can_encrypt(self) -> bool:
-        """Whether OpenSSL is here; says why not."""
+        """Whether OpenSSL is available; prints the reason if not."""
         program = Path(self.options.build) / "bench/mesh_limits"
         words = ["rounds=1", "secret=1", "probe=1"]
         done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
@@ -130,7 +130,7 @@ class Bench:
 
 
 def print_table(bench: Bench) -> None:
-    """Latency of small ones, bytes a second of large ones."""
+    """Prints the latency of small tensors and the throughput of large ones."""
     print(f"\n{'':22}" + "".join(f"{NAMES[size] + ' us':>18}" for size in SIZES[:3]), end="")
     print("".join(f"{NAMES[size] + ' GB/s':>15}" for size in SIZES[3:]))
     print(f"{'':22}" + f"{'p50 / p99':>18}" * 3)
@@ -146,7 +146,7 @@ def print_table(bench: Bench) -> None:
 
 
 def print_bars(bench: Bench) -> list[Bar]:
-    """What was promised."""
+    """The targets."""
     found: list[Bar] = []
     print()
 
@@ -193,7 +193,7 @@ def print_bars(bench: Bench) -> list[Bar]:
 
 
 def main() -> None:
-    """Everything, in turns."""
+    """Runs everything, alternating."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, once, without torch RPC")
     parser.add_argument("--repeat", type=int, default=3)

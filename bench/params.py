@@ -1,4 +1,5 @@
-"""What does a row of the parameter manager cost: here, in another process, and when it moves?
+"""What does an access of a row of the parameter manager cost: local, remote, and when it is
+relocated?
 
     .venv/bin/python bench/params.py [--quick] [--repeat N] [--only PART ...] [--realtime]
 
@@ -40,7 +41,7 @@ class Bench:
         self.prefix = ["chrt", "-r", "5"] if options.realtime and shutil.which("chrt") else []
 
     def note(self, *name: str, value: float) -> None:
-        """One more sample."""
+        """Adds a sample."""
         self.samples.setdefault(name, []).append(value)
 
     def get(self, *name: str) -> float | None:
@@ -70,13 +71,13 @@ class Bench:
     def bar(
         self, text: str, value: float | None, limit: float, most: bool, unit: str = "x"
     ) -> None:
-        """Something that was promised."""
+        """Adds a target."""
         if value is None:
             return
         self.bars.append(show(Bar(text, value, limit, not most, unit)))
 
     def share(self, text: str, ours: Figure, limit: Figure, least: float) -> None:
-        """At least so much of another figure."""
+        """Adds a target relative to another figure."""
         first, second = self.get(*ours), self.get(*limit)
         if first is not None and second:
             self.bar(text, first / second, least, most=False)
@@ -86,7 +87,7 @@ class Bench:
 
 
 def local(bench: Bench) -> None:
-    """One process, beside the bare loops: rows a second of a thread's own time."""
+    """One process, compared with the bare loops: rows per second of a thread's CPU time."""
     ways = {"gather": "gather_mrows", "pull": "pull_mrows", "pull / gather": "pull_ratio"}
     ways |= {"scatter": "add_mrows", "push": "push_mrows", "push / scatter": "push_ratio"}
     for length in LENGTHS:
@@ -175,7 +176,7 @@ def idle(bench: Bench) -> None:
 
 
 def python(bench: Bench) -> None:
-    """One key a call and a thousand, and C's thousand beside it."""
+    """One key per call and a thousand, compared with a thousand in C."""
     row = bench.remote("rate", nodes=1, what="pull", window=1, seconds=bench.options.seconds)
     bench.note("python", "C", "pull", value=row["keys_per_s"])
     row = bench.remote("rate", nodes=1, what="push", window=1, seconds=bench.options.seconds)
@@ -186,7 +187,7 @@ def python(bench: Bench) -> None:
 
 
 def in_python() -> None:
-    """A process of its own: one node, rows of 100 floats, the same key lists as C has."""
+    """A separate process: one node, rows of 100 floats, the same key lists as in C."""
     import numpy as np
     from ligament import params
 
@@ -249,7 +250,7 @@ def millions(value: float | None) -> str:
 
 
 def print_tables(bench: Bench) -> None:
-    """All medians, a table a part."""
+    """Prints all medians, one table per part."""
     get = bench.get
     if get("local", "pull", "100", "1"):
         print("\nlocal, M rows/s     gather     pull        %  scatter     push        %")
@@ -367,7 +368,7 @@ def draw(bench: Bench, path: Path) -> None:
     panel.axhline(0.99, color="tab:green", alpha=0.4, linestyle=":")
     panel.set(
         xlabel="accesses per relocation",
-        title="Rows that move before they are wanted (400-byte rows, 2 processes)",
+        title="Rows relocated ahead of use (400-byte rows, 2 processes)",
         ylim=(0, 1.08),
         xticks=ACCESSES,
         xticklabels=ACCESSES,
@@ -381,7 +382,7 @@ def draw(bench: Bench, path: Path) -> None:
 
 
 def main() -> int:
-    """Everything, in turns."""
+    """Runs everything, alternating."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="once, fewer rows and cases")
     parser.add_argument("--repeat", type=int, default=3)

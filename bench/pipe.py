@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How good and how fast is the partitioner, against METIS, Scotch, contiguous and splits by hand?
+"""How good and how fast is the partitioner, compared with METIS, Scotch, contiguous stages and
+manual splits?
 
     .venv/bin/python bench/pipe.py              # three synthetic graphs, k = 2..32, six models
     .venv/bin/python bench/pipe.py --quick      # k = 8 and 1,000 nodes, no models
@@ -152,7 +153,7 @@ def models() -> dict[str, Callable[[], tuple[Any, tuple[Any, ...], dict[str, Any
 
 
 def by_hand(graph: Any, k: int, share: Callable[[Any], float]) -> list[int] | None:
-    """Intervals of the blocks' order with equal parts of something; None when a stage is empty."""
+    """Intervals of the blocks' order with equal parts of a quantity; None if a stage is empty."""
     total, before, stage = sum(map(share, graph.nodes)), 0.0, []
     for node in graph.nodes:
         own = share(node)

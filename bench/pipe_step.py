@@ -118,7 +118,7 @@ def steps_of(given: argparse.Namespace, schedule: str) -> list[float]:
 
 
 def bytes_a_second(rank: int) -> float:
-    """What one value that crosses the border gets, there and back."""
+    """The bandwidth of one value that crosses the border, in both directions."""
     import torch
     import torch.distributed as dist
 
@@ -155,7 +155,7 @@ def rank_main(given: argparse.Namespace) -> int:
 
 
 def both(command: list[str]) -> list[str]:
-    """What two ranks print that run at the same time."""
+    """The output of two ranks that run at the same time."""
     ranks = [
         subprocess.Popen([*command, "--rank", str(r)], stdout=subprocess.PIPE, text=True)
         for r in range(2)

@@ -56,7 +56,7 @@ PROGRAMS = {
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Time to stop servers that a benchmark has started, then none."""
+    """Ends a benchmark and its servers with SIGTERM, then SIGKILL."""
     os.killpg(child.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(timeout=GRACE_S)
@@ -66,7 +66,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def run(name: str, program: Program) -> dict[str, Any]:
-    """What one benchmark found; `ended` says how."""
+    """The result of one benchmark; `ended` is how it ended."""
     path = OUT / f"{name}.json"
     path.unlink(missing_ok=True)
     command = [sys.executable, str(HERE / f"{name}.py"), *program.arguments, "--json", str(path)]
@@ -167,7 +167,7 @@ def shown(value: float) -> str:
 
 
 def figures(results: dict[str, dict[str, float]]) -> list[str]:
-    """What each contender measured, as a table with a column for each."""
+    """The measurements as a table with a column for each contender."""
     names = list(dict.fromkeys(what for each in results.values() for what in each))
     lines = ["", f"| | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
     for name in names:
@@ -177,7 +177,7 @@ def figures(results: dict[str, dict[str, float]]) -> list[str]:
 
 
 def gpu_section(path: Path) -> list[str]:
-    """A benchmark of the GPU machine, which has no other."""
+    """A benchmark that runs only on the GPU machine."""
     found = json.loads(path.read_text())
     about = found["machine"]
     lines = [

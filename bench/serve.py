@@ -52,12 +52,12 @@ class Server:
         return f"{self.uri}?transport={transport}"
 
     def mib(self, what: str = "VmRSS") -> float:
-        """RssAnon is memory of its own, RssFile is mostly the mapped index of the store."""
+        """RssAnon is private memory, RssFile is mostly the mapped index of the store."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what + ":"))
 
     def cpu_s(self) -> float:
-        """Of all its threads, those that have ended included (clock_getcpuclockid of Linux)."""
+        """CPU time of all its threads, including ended ones (clock_getcpuclockid of Linux)."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
 
@@ -108,7 +108,7 @@ def big_model(mib: int) -> Model:
 
 
 def change(model: Model) -> None:
-    """Nothing of it is stored any more."""
+    """Changes every tensor, so that no part of the model is stored yet."""
     for tensor in model.values():
         tensor[0] += 1
 
@@ -137,7 +137,7 @@ def shared_memory(size: int) -> memoryview:
 
 
 def bare_tcp(source: memoryview, into: memoryview) -> float:
-    """From the memory of another process straight into this one's."""
+    """Copies from the memory of another process directly into this one's."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         child = os.fork()
         if child == 0:
@@ -157,7 +157,7 @@ def bare_tcp(source: memoryview, into: memoryview) -> float:
 
 
 def download(port: int, name: str, into: memoryview) -> float:
-    """A GET, its body straight into memory."""
+    """A GET that reads the body directly into memory."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         begin = time.perf_counter()
         connection.sendall(f"GET /{name} HTTP/1.0\r\nHost: bench\r\n\r\n".encode())
@@ -176,7 +176,8 @@ def disk(folder: Path, mib: int) -> float:
 
 
 def measure_save_shm(folder: Path, given: argparse.Namespace) -> list[Bar]:
-    """The disk's speed changes from second to second: each save is compared with its neighbour."""
+    """The disk's speed varies from second to second, so each save is compared with its
+    neighbour."""
     model = big_model(given.mib)
     place = folder / "save-shm"
     with (
@@ -322,8 +323,9 @@ def measure_many(server: Server, given: argparse.Namespace) -> list[Bar]:
 
 
 def measure_memory(folder: Path, requests: int) -> list[Bar]:
-    """Its memory over so many requests, an eighth of which are durable saves. Time stamps are kept
-    of the latest 65,536 of each operation, 9 MiB in all, which fill up first: rare ones last."""
+    """The server's memory over that many requests, an eighth of which are durable saves. Time
+    stamps are kept of the latest 65,536 of each operation, 9 MiB in all, which fill up first: rare
+    ones last."""
     done, half = 0, 0.0
     with serving(folder / "memory") as server:
         while done < requests:

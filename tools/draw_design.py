@@ -94,7 +94,7 @@ FLOWS = {
             (3, 2, "get_batch"),
             (2, 3, "views"),
             (3, 2, "respond"),
-            (2, 1, "response, straight into the pull tensors"),
+            (2, 1, "response, directly into the pull tensors"),
             (0, 1, "wait"),
             (1, 0, "done"),
         ],
@@ -103,7 +103,7 @@ FLOWS = {
         ["worker", "sync round", "placement (pure)", "owner's node"],
         [
             (0, 1, "intent(keys, clocks): queued without a lock"),
-            (1, 2, "intents that are near"),
+            (1, 2, "intents that are due"),
             (2, 3, "WANT"),
             (3, 3, "placement_policy: relocate, replicate or stay"),
             (3, 2, "RELOCATED or REPLICA, with the row"),

@@ -1,4 +1,4 @@
-"""What was promised, and whether it was kept: one shape for every benchmark."""
+"""Targets and whether they were met, in the same form for every benchmark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes part in checkpoint.py: one class a way of saving and loading a batch of tensors.
+"""The contenders of checkpoint.py: one class for each way of saving and loading a batch of tensors.
 
 Each runs in a process of its own and says the same few verbs: `build`, `change` (every byte),
 `save` (to the end of fsync of file and folder), `load`, `drop`. A save goes to a fresh name; the
@@ -81,7 +81,7 @@ class TorchContender(Contender):
         return self.state if self.result is None else self.result
 
     def touch(self, tensors: dict[str, Any]) -> None:
-        """Reads one element a page, so that a lazy loader has done what it promised."""
+        """Reads one element per page, so that a lazy loader has loaded everything."""
         for tensor in tensors.values():
             tensor.view(-1)[:: 4096 // 4].sum()
 
@@ -153,7 +153,7 @@ class Dcp(TorchContender):
 
 
 class DcpAsync(Dcp):
-    """A durable save by way of the asynchronous call, waited for at once."""
+    """A durable save with the asynchronous call, waited for immediately."""
 
     def save(self, step: int) -> None:
         self.start(step, self.state).result()
@@ -243,7 +243,7 @@ class TensorFlow(Contender):
 
 
 class Keras(TensorFlow):
-    """One layer holds all weights: the kindest shape for the .weights.h5 format."""
+    """One layer holds all weights: the most favourable shape for the .weights.h5 format."""
 
     suffix = ".weights.h5"
 

@@ -16,12 +16,12 @@ ROUNDS = {8: 3000, 4096: 3000, 65536: 1500, 1 << 20: 200, 64 << 20: 6}
 
 
 def rounds(size: int) -> int:
-    """How often a size is exchanged."""
+    """The number of exchanges of a size."""
     return ROUNDS[size] + ROUNDS[size] // 10 + 1
 
 
 def measure(sizes: list[int], exchange: Exchange) -> None:
-    """The asking end."""
+    """The requesting end."""
     for size in sizes:
         out, back = np.ones(size, np.uint8), np.zeros(size, np.uint8)
         times = []
@@ -103,7 +103,7 @@ def gloo(end: str, address: str, sizes: list[int]) -> None:
 
 
 def echo(value):  # type: ignore[no-untyped-def]
-    """What torch RPC calls."""
+    """The function that torch RPC calls."""
     return value
 
 

@@ -19,7 +19,7 @@ SLOW_S = 20.0  # a repeat that takes longer is repeated once
 
 
 class Channel:
-    """The parent's pipe; what libraries print goes to standard error."""
+    """The parent's pipe; output of libraries is redirected to standard error."""
 
     def __init__(self) -> None:
         self.out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -43,7 +43,7 @@ def clock(work: Callable[[], Any]) -> float:
 
 
 def cool(paths: list[Path], system_wide: bool) -> None:
-    """Empties the page cache of these files; of everything where that is allowed."""
+    """Evicts these files from the page cache; all files if permitted."""
     os.sync()
     if system_wide:
         try:
@@ -186,7 +186,7 @@ def measure_training(job: dict[str, Any], contender: Any, channel: Channel) -> N
 
 
 def prepare(contender: Any) -> None:
-    """The contender's imports without tensors of its own."""
+    """The contender's imports, without tensors."""
     sizes, contender.sizes = contender.sizes, []
     names, contender.names = contender.names, []
     contender.build()

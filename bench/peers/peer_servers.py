@@ -1,4 +1,4 @@
-"""Redis and nginx, started for a benchmark and stopped after it; not there: None."""
+"""Redis and nginx, started for a benchmark and stopped after it; None if not installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def free_port() -> int:
 
 
 def find_program(name: str) -> str | None:
-    """Debian puts some of them where only root looks."""
+    """Debian installs some of them outside of the users' PATH."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 

@@ -86,7 +86,7 @@ def print_training(job: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def fastest(contenders: dict[str, dict[str, float]], metrics: tuple[str, ...]) -> tuple[float, str]:
-    """The quickest peer by the quickest of these metrics."""
+    """The fastest peer by the fastest of these metrics."""
     times = [
         (found[metric], f"{name}, {metric}")
         for name, found in contenders.items()
@@ -162,7 +162,7 @@ def print_bars(judged: list[Bar], quick: bool) -> None:
 
 
 def draw(medians: Medians, path: Path) -> Path | None:
-    """One panel a case, one group of bars a contender, seconds; the limit is a line."""
+    """One panel per case, one group of bars per contender, in seconds; the limit is a line."""
     cases = [c for c in ("mixed", "small") if medians.get(c)]
     if not cases:
         return None

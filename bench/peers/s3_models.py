@@ -97,7 +97,7 @@ def measure_dcp(given: argparse.Namespace) -> dict[str, list[float]]:
 
 
 def measure_cache(given: argparse.Namespace) -> dict[str, list[float]]:
-    """Loads of what is in the page cache, from the cache's files and from a store's."""
+    """Loads from the page cache, of the cache's files and of a store's."""
     model, target = random_model(given.cached_mib), random_model(given.cached_mib)
     found: dict[str, list[float]] = {"local_load": [], "cached_load": []}
     with tempfile.TemporaryDirectory() as folder:

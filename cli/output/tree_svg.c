@@ -131,7 +131,7 @@ static lig_status put_tooltip(const drawing *self, const cli_tree_row *row)
     cli_tags_text(model, tags, sizeof tags);
     fputs("<title>", self->file);
     LIG_TRY(put_text(self->file, model->name, SIZE_MAX));
-    fprintf(self->file, "\n%s\n%zu tensors, %llu bytes, %llu of them its own", date,
+    fprintf(self->file, "\n%s\n%zu tensors, %llu bytes, %llu of them written by this model", date,
             model->tensor_count, (unsigned long long)model->bytes,
             (unsigned long long)model->own_bytes);
     fputs(metrics[0] ? "\n" : "", self->file);
