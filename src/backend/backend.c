@@ -77,7 +77,8 @@ static int needs_flat(const lig_backend *backend, const lig_tensor *tensor)
     return !lig_tensor_contiguous(tensor);
 }
 
-/* Strided device memory cannot be walked from here, and no copy of it would be the caller's layout.
+/* Strided device memory cannot be traversed from the host, and a copy would not have the caller's
+ * layout.
  */
 static lig_status check_flat(const lig_backend *backend, const lig_tensor *tensors, size_t count,
                              int *flat)
@@ -136,8 +137,8 @@ static void views_destroy(const lig_tensor *tensors, lig_tensor *views, size_t c
     free(views);
 }
 
-/* The tensors as a plugin may see them; strides of a contiguous tensor are left out, as promised to
- * plugins. */
+/* The tensors in the form passed to a plugin; strides of a contiguous tensor are omitted, as
+ * guaranteed to plugins. */
 static lig_status views_create(const lig_backend *backend, const lig_tensor *tensors, size_t count,
                                lig_tensor **views)
 {

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A chunk that is made is closed at CHUNK_FULL items. One of fewer than CHUNK_LEAST is not left
- * before a chunk of the old map: that is copied behind it instead. So erasing does not leave many
- * small ones. */
+/* A new chunk is closed at CHUNK_FULL items. A chunk of fewer than CHUNK_LEAST items is not left
+ * before a chunk of the old map, which is appended to it instead. So erasing does not leave many
+ * small chunks. */
 enum { CHUNK_FULL = 192, CHUNK_LEAST = 48 };
 
 typedef struct map_item {
@@ -134,7 +134,7 @@ void ligi_item_map_release(ligi_item_map *map)
 
 /* --- editing --- */
 
-typedef struct map_making { /* a map that is being made, and its last chunk if that is not closed */
+typedef struct map_making { /* a map under construction, and its last chunk if that is not closed */
     ligi_item_map *map;
     map_chunk *open;
 } map_making;
@@ -147,7 +147,7 @@ static lig_status add_chunk(ligi_item_map *map, map_chunk *chunk)
     return LIG_OK;
 }
 
-/* Takes the item, also when it fails. */
+/* Takes ownership of the item, also on failure. */
 static lig_status add_item(map_making *making, map_item *item)
 {
     if (making->open == NULL || making->open->count == CHUNK_FULL) {

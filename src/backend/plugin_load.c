@@ -127,8 +127,8 @@ static lig_status check_ops(const char *path, const lig_backend_ops *ops)
     return LIG_OK;
 }
 
-/* A name without a slash means a file here, if there is one, as for every other path; then the
- * system's search. */
+/* A name without a slash refers to a file in the working directory, if there is one, as for every
+ * other path; otherwise the system searches it. */
 static lig_status open_library(const char *path, void **library)
 {
     char here[PATH_MAX];
@@ -188,7 +188,7 @@ lig_status lig_plugin_load(const char *path, const char **name)
     if (path == NULL || path[0] == '\0')
         return lig_fail(LIG_E_INVALID, "the path of a plugin is empty");
     LIG_TRY(open_library(path, &library));
-    /* What was opened stays open also when it is refused: its constructors have run. */
+    /* A library stays open even if it is refused, because its constructors have run. */
     LIG_TRY(find_entries(path, library, &all));
     for (size_t i = 0; entry_at(&all, i) != NULL; i++)
         LIG_TRY(check_entry(path, entry_at(&all, i)));

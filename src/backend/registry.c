@@ -8,8 +8,8 @@
 
 #define PLUGINS_MAX 64
 
-/* Plugins are added and never removed, so whoever has seen a count may read that many entries
- * without the lock. */
+/* Plugins are added and never removed, so a thread that has read the count may read that many
+ * entries without the lock. */
 static pthread_mutex_t plugins_lock = PTHREAD_MUTEX_INITIALIZER;
 static ligi_builtin plugins[PLUGINS_MAX];
 static size_t plugin_count;
@@ -98,7 +98,8 @@ static lig_status find_table(const char *scheme, const lig_backend_ops **ops)
                     scheme, known);
 }
 
-/* A plugin that fails without lig_fail, or with a number that is no status, still gives a sentence.
+/* A plugin that fails without lig_fail, or with a number that is not a status, still results in an
+ * error text.
  */
 lig_status ligi_backend_heard(const char *name, const char *call, lig_status status)
 {

@@ -200,7 +200,7 @@ uint64_t ligi_get_be64(const void *in)
     return value;
 }
 
-/* Bytes of the UTF-8 sequence at `text`, 0 if there is no valid one in `left` bytes. */
+/* The length of the UTF-8 sequence at `text`; 0 if there is no valid one in `left` bytes. */
 static size_t utf8_sequence(const unsigned char *text, size_t left)
 {
     unsigned char lead = text[0];

@@ -118,8 +118,7 @@ static lig_status no_memory(size_t bytes, const char *what)
     return lig_fail(LIG_E_NOMEM, "out of memory: %zu bytes for %s", bytes, what);
 }
 
-/* `out` is a pointer to the caller's pointer of any type; memcpy keeps that free of aliasing
- * trouble. */
+/* `out` points to the caller's pointer of any type; memcpy avoids violations of aliasing rules. */
 static void give(void *out, void *memory)
 {
     memcpy(out, &memory, sizeof memory);

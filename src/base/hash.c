@@ -4,8 +4,8 @@
 
 #include <ligament/base.h>
 
-/* The processor is queried each time: it is a load and a test of a word that the runtime fills
- * once, and needs no global of ours. */
+/* The processor is queried each time: this loads and tests a word that the runtime fills once, and
+ * needs no global variable of the library. */
 static const ligi_hash_kernel *kernel(void)
 {
 #if defined(__x86_64__)

@@ -39,7 +39,7 @@ const char *ligi_library_load(const ligi_library_call *calls, size_t count, void
         void *address = library == NULL ? NULL : dlsym(library, calls[i].name);
         if (address == NULL)
             return dlerror();
-        /* By the letter of C11 a function's address does not fit a void pointer; by POSIX it does.
+        /* In C11 a function's address need not fit a void pointer; in POSIX it does.
          */
         memcpy((char *)table + calls[i].offset, &address, sizeof address);
     }

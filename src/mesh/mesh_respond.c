@@ -152,11 +152,11 @@ void ligi_server_answer_copied(ligi_party *party, ligi_job *job, lig_status stat
     lig_mesh *mesh = party->mesh;
     if (status == LIG_OK)
         status = post_answer(mesh, job);
-    else if (job->copies->failure.status == LIG_OK) /* nobody knows of it yet */
+    else if (job->copies->failure.status == LIG_OK) /* not visible to any caller yet */
         ligi_mesh_device_fail(mesh->device, status, lig_error_text());
     if (status == LIG_OK || job->state != LIGI_JOB_SENDING)
         return;
-    char sentence[LIGI_MESSAGE_REFUSAL_BYTES]; /* the worker must not wait for ever */
+    char sentence[LIGI_MESSAGE_REFUSAL_BYTES]; /* the worker must not wait forever */
     snprintf(sentence, sizeof sentence, "%s", lig_error_text());
     (void)ligi_server_refuse(party, job->serial, status, sentence);
     ligi_server_job_done(mesh, job);

@@ -1,4 +1,4 @@
-/* Waiting for a worker's requests, and what is known of them afterwards. */
+/* Waiting for a worker's requests, and their traces afterwards. */
 #include "mesh/mesh_worker.h"
 
 #include "mesh/device/exchange.h"

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A handler is (how many were taken before it + 1) << SLOT_BITS | slot: never 0, never reused. */
+/* A handler is (number of handlers taken before it + 1) << SLOT_BITS | slot: never 0, never
+ * reused. */
 enum { SLOT_BITS = 20 };
 #define SLOTS_MAX ((size_t)1 << SLOT_BITS)
 
@@ -165,7 +166,7 @@ void ligi_server_requests_end(ligi_server_requests *inbox, ligi_job *job)
     inbox->free = job;
 }
 
-/* 0: it stays where it is, as after a failure of its device. */
+/* 0: it was not copied, for example after a failure of its device. */
 static int move(ligi_server_requests *inbox, const ligi_registered_buffer *place,
                 lig_tensor *tensor)
 {

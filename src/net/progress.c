@@ -15,13 +15,13 @@
 #include <unistd.h>
 
 #define EVENTS 64
-#define BUSY_MOST_NS 1000000  /* how long a driver that is never idle keeps other callers out */
-#define WAY_NS 20000          /* and lets them in for */
-#define YIELD_AFTER_NS 3000   /* of spinning in which nothing happened */
+#define BUSY_MOST_NS 1000000  /* how long a driver that is never idle excludes other callers */
+#define WAY_NS 20000          /* and for how long it admits them */
+#define YIELD_AFTER_NS 3000   /* of spinning without events */
 #define SOCKETS_PAUSE_NS 4000 /* between two calls of epoll while the rings are active */
 #define SOCKETS_MOST_NS 10000 /* the same while they deliver messages */
 #define GLANCES_MOST 32       /* polls of the rings between two polls of everything else */
-#define GLANCES_NS 2000       /* that those may take */
+#define GLANCES_NS 2000       /* the time limit of these polls */
 
 static void bell_ready(void *context, uint32_t events)
 {
@@ -116,7 +116,8 @@ void ligi_net_due(ligi_net *net, int64_t at_ns)
         ligi_net_wake(net);
 }
 
-/* Kept apart: the transport that set it is polled in the round it ends in, and sets it again. */
+/* Stored separately: the transport that set it is polled in the round in which it ends, and sets it
+ * again. */
 void ligi_net_alarm(ligi_net *net, int64_t at_ns)
 {
     if (at_ns < net->alarm_ns)
@@ -138,7 +139,7 @@ static void past_deadline(ligi_link *link)
 }
 
 /* A stopped peer may already have the hello, and would treat it as a connection when it continues:
- * it would meet us twice, and lose the first. */
+ * it would see two connections and lose the first. */
 static void look_at_turn(ligi_link *link, int64_t now)
 {
     if (ligi_link_hello_left(link))
@@ -253,7 +254,7 @@ static int look_at_sockets(ligi_net *net)
     return happened;
 }
 
-/* Sockets are looked at when they brought something last, or have not been looked at for a while.
+/* Sockets are polled if the last event came from one, or if they have not been polled for a while.
  */
 static int sockets_due(const ligi_net *net, int64_t now, int happened)
 {
@@ -357,7 +358,7 @@ static void nap(int epoll, int64_t left_ns)
     epoll_wait(epoll, &unused, 1, left_ms < 1000000 ? (int)left_ms : 1000000);
 }
 
-/* The flag is set after arm, in which transports may say when they are due. */
+/* The flag is set after arm, in which transports may set deadlines. */
 static int may_sleep(ligi_net *net)
 {
     if (arm(net))
@@ -367,7 +368,7 @@ static int may_sleep(ligi_net *net)
 }
 
 /* As the driver: what happened is found by the next round, under the lock, since a watch seen here
- * may be gone by the time the lock is had. */
+ * may have been removed when the lock is acquired. */
 static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
 {
     int slept = 0;
@@ -389,7 +390,7 @@ static void sleep_as(ligi_net *net, ligi_driver as, int64_t deadline_ns)
     if (net->waiters > 0)
         pthread_cond_broadcast(&net->changed);
     if (!slept)
-        ligi_net_let_in(net); /* a transport may say for long that something is about to happen */
+        ligi_net_let_in(net); /* a transport may report for a long time that an event is imminent */
 }
 
 static void wait_for_driver(ligi_net *net, int64_t deadline_ns)
@@ -436,7 +437,7 @@ void ligi_net_be_patient(ligi_net *net, int64_t most_ns)
     net->patience_most_ns = most_ns;
 }
 
-/* Then: as long as would have been enough, if that is little enough. */
+/* Then: as long as would have sufficed, within the limit. */
 static void learn_gap(ligi_net *net, int64_t slept_ns)
 {
     int64_t most = net->patience_most_ns, enough = net->patience_ns + slept_ns;
@@ -483,8 +484,8 @@ static void offer_processor(ligi_net *net)
     pthread_mutex_lock(&net->lock);
 }
 
-/* Other callers were woken and want the lock, and not all of them are counted; with constant work
- * it would never be free for them. */
+/* Other callers were woken and wait for the lock, and not all of them are counted; under constant
+ * load it would never be free for them. */
 static void make_way(ligi_net *net, int64_t now, int64_t *since_ns)
 {
     int64_t until = now + WAY_NS;
@@ -551,8 +552,8 @@ static lig_status drive(ligi_net *net, int (*until)(void *context), void *contex
 lig_status ligi_net_await(ligi_net *net, int (*until)(void *context), void *context,
                           int64_t timeout_ns)
 {
-    /* If the condition holds at once the caller does not drive, and must not seem to: the
-     * background thread backs off for callers that do. */
+    /* If the condition holds at once, the caller does not drive and must not be counted as driving:
+     * the background thread backs off for callers that drive. */
     if (!net->closing && until(context))
         return LIG_OK;
     net->callers++;

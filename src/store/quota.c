@@ -42,7 +42,7 @@ static lig_status add_record(const ligi_record *record, const ligi_quota *quota,
     return LIG_OK;
 }
 
-/* All models but the checked one, and the one whose place it takes. */
+/* All models except the checked one and the one that it replaces. */
 static lig_status add_others(const ligi_catalog_view *view, const ligi_quota *quota,
                              const ligi_record *checked, claims *into)
 {

@@ -15,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A path goes to the backend as the rest of a URI: what has a meaning there is escaped. */
+/* A path is passed to the backend as the rest of a URI: characters with a special meaning are
+ * escaped. */
 static lig_status config_of_path(const char *path, const char *query, char **config)
 {
     ligi_writer writer = {0};
@@ -90,8 +91,8 @@ static int has_packs(ligi_volume *volume, lig_status *status)
     return found;
 }
 
-/* Who watches from version 0 learns of the models that the footers told. `bytes` keeps what the
- * events borrow. */
+/* A watch from version 0 receives the models found in the footers. `bytes` holds the memory that
+ * the events borrow. */
 static lig_status tell_models(const ligi_footers *footers, const void *secret, ligi_writer *bytes,
                               lig_catalog_event *events, size_t *event_count)
 {
@@ -145,7 +146,7 @@ static lig_status make_header(first_commit *self)
     return self->header_bytes.status;
 }
 
-/* What is lost is told by `check` until a repair has reported it. */
+/* `check` reports the losses until a repair has reported them. */
 static lig_status make_notice(first_commit *self)
 {
     char text[LIGI_NOTICE_BYTES];
@@ -181,8 +182,8 @@ static lig_status fill_commit(first_commit *self)
                  : LIG_OK;
 }
 
-/* Refused when there is a catalog after all, also one that a killed process made and that did not
- * show. */
+/* Refused if there is a catalog after all, even one that a killed process created and that was not
+ * visible. */
 static lig_status make_catalog(lig_store *store, int from_footers, uint64_t version)
 {
     first_commit self = {.version = version};
@@ -207,7 +208,7 @@ static lig_status make_catalog(lig_store *store, int from_footers, uint64_t vers
     return status;
 }
 
-/* LIG_E_NOTFOUND, without a sentence, when the catalog is empty. */
+/* LIG_E_NOTFOUND, without an error text, if the catalog is empty. */
 static lig_status read_header(lig_store *store, uint64_t *version)
 {
     ligi_catalog_view view;
@@ -249,7 +250,7 @@ static lig_status found_catalog(lig_store *store)
         return lig_fail(LIG_E_EXISTS, "packs already exist at %s (mode=a opens them as a store)",
                         store->uri);
     status = make_catalog(store, packs, version);
-    if (status == LIG_E_BUSY) /* somebody else made it at the same moment */
+    if (status == LIG_E_BUSY) /* another process created it at the same time */
         status = store->mode == 'w'
                      ? lig_fail(LIG_E_EXISTS, "another process has just created a store at %s",
                                 store->uri)

@@ -2,7 +2,8 @@
 #include "store/catalog/catalog_view.h"
 #include "store/format/record.h"
 
-/* What a handle sees that does not see all: its models, and the bytes that they have written. */
+/* The counts for a handle that sees only some models: these models, and the bytes that they have
+ * written. */
 static lig_status sum_up_scope(lig_store *store, lig_store_stats *stats)
 {
     ligi_catalog_view view;
@@ -45,7 +46,7 @@ static lig_status sum_up(lig_store *store, lig_store_stats *stats)
                 status = ligi_record_get(&item, store->secret, &record);
             if (table == LIGI_TABLE_PACK)
                 status = ligi_pack_record_get(&item, store->secret, &pack);
-            if (status == LIG_E_CORRUPT) /* for `check` to tell */
+            if (status == LIG_E_CORRUPT) /* reported by `check` */
                 status = LIG_OK;
             sum.models += table == LIGI_TABLE_MODEL;
             sum.tensors += record.tensor_count;

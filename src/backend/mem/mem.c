@@ -55,7 +55,7 @@ static void volume_destroy(void *object)
     free(volume->packs);
     ligi_mem_catalog_release(volume->catalog);
     ligi_mem_events_fini(volume);
-    /* Destroying the condition would wait, in a forked child, for threads of the parent. */
+    /* In a forked child, destroying the condition would wait for threads of the parent. */
     pthread_mutex_destroy(&volume->lock);
     free(volume);
 }
@@ -167,13 +167,13 @@ static void mem_describe(void *self, char *text, size_t text_bytes)
              ((ligi_mem *)self)->shared ? "shared by name" : "private");
 }
 
-/* A commit is one assignment under the lock of this process: it is shown at once, or never. */
+/* A commit is one assignment under the lock of this process: it is visible at once, or never. */
 static lig_status mem_catalog_settle(void *self)
 {
     return ligi_mem_usable(self);
 }
 
-/* No other process sees this volume, and one process may hold a name several times. */
+/* No other process can open this volume, and one process may hold a name several times. */
 static lig_status mem_lock(void *opaque, const char *name, void **lock)
 {
     (void)name;

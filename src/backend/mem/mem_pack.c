@@ -30,8 +30,8 @@ void ligi_mem_pack_release(ligi_mem_pack *pack)
     free(pack);
 }
 
-/* The pages move and nothing is copied. TSan does not see pages move, and takes the write of a
- * thread that had the new place before for a race: there it is a copy. */
+/* The pages move and nothing is copied. TSan does not track moved pages and would report a race
+ * with a thread that used the new address before, so its builds copy. */
 static void *move(void *from, uint64_t from_bytes, uint64_t bytes)
 {
 #if defined(__SANITIZE_THREAD__)

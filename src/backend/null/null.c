@@ -1,5 +1,5 @@
-/* Keeps nothing: for measuring everything but the storage. A load succeeds and leaves the tensors
- * as they are. */
+/* Stores nothing: for measuring everything except the storage. A load succeeds and leaves the
+ * tensors unchanged. */
 #include <ligament/backend.h>
 
 static lig_status null_save(void *self, const char *set, const lig_tensor *tensors, size_t count)

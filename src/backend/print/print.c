@@ -1,5 +1,5 @@
-/* Lists the address and the bytes of each tensor on stdout and keeps nothing; a load leaves the
- * tensors as they are. */
+/* Prints the address and the bytes of each tensor to stdout and stores nothing; a load leaves the
+ * tensors unchanged. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

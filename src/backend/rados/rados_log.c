@@ -25,7 +25,7 @@ lig_status ligi_rados_marker_put(void *self, const void *marker, size_t bytes)
     ligi_rados_op_set(e, op, "data", e->data_pool, strlen(e->data_pool));
     int result = ligi_rados_op_run(e, op, e->meta, LIGI_RADOS_HEAD);
     if (result == -EEXIST || result == -ETIMEDOUT) {
-        /* A request that was not answered may have been carried out. */
+        /* An unanswered request may have been executed. */
         uint8_t found[LIGI_ENGINE_MARKER_MAX];
         size_t found_bytes = 0;
         lig_status status = ligi_rados_marker_get(e, found, &found_bytes);
@@ -73,7 +73,7 @@ lig_status ligi_rados_marker_get(void *self, void *marker, size_t *bytes)
 
 typedef enum rados_owner { MINE, OTHERS, NOBODYS, REMOVED } rados_owner;
 
-/* Who has commit `version`. */
+/* Determines the writer of commit `version`. */
 static int entry_owner(ligi_rados *e, uint64_t version, const void *id, rados_owner *owner)
 {
     uint8_t *value = malloc(LIGI_RADOS_VALUE_MAX), last[8];
@@ -112,8 +112,8 @@ static int compare_and_set(ligi_rados *e, uint64_t before, const ligi_rados_valu
     return ligi_rados_op_run(e, op, e->meta, LIGI_RADOS_HEAD);
 }
 
-/* A request that was not answered may be carried out late. The same request again decides: it is
- * refused if the first one, or somebody else's, came before, and the entry's id tells which. */
+/* An unanswered request may be executed late. Repeating the request decides: it is refused if the
+ * first one, or another writer's, was executed before, and the entry's id shows which. */
 static lig_status append_value(ligi_rados *e, uint64_t before, const void *id,
                                const ligi_rados_value *value)
 {
@@ -148,7 +148,7 @@ lig_status ligi_rados_log_append(void *self, const ligi_log_end *end, int64_t fr
     ligi_rados *e = self;
     ligi_rados_value value;
 
-    (void)fresh_ns; /* "v" remembers what was removed: nobody can add an old number again */
+    (void)fresh_ns; /* "v" records removed entries, so an old number cannot be added again */
     LIG_TRY(ligi_rados_record_put(e, end->version + 1, record, bytes, &value));
     lig_status status = append_value(e, end->version, record, &value);
     if (status == LIG_OK)

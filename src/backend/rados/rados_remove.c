@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define TAKING_NS INT64_C(60000000000) /* for which the claim of a dead writer is taken */
-#define LATE_NS INT64_C(600000000000)  /* a writer that slept may still write stripes */
+#define LATE_NS INT64_C(600000000000)  /* a suspended writer may still write stripes */
 enum { DEAD_BYTES = LIGI_RADOS_BODY_BYTES + 8, DRAFTS_AT_ONCE = 64 };
 
 /* --- stripes --- */

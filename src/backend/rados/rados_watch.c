@@ -87,8 +87,8 @@ void ligi_rados_news_fini(ligi_rados *e, int forked)
     pthread_mutex_destroy(&e->news_lock);
 }
 
-/* A free place, releasing notices that have arrived. NULL: all are on their way, or nobody watches;
- * watchers also look by themselves. */
+/* A free place, releasing notices that have arrived. NULL: all are in flight, or nobody watches;
+ * watchers also poll. */
 static ligi_rados_notice *free_notice(ligi_rados *e)
 {
     ligi_rados_notice *found = NULL;

@@ -48,7 +48,7 @@ static int put_draft(rados_writer *w, uint32_t stripes_max)
     ligi_rados_body_encode(&draft, new);
     rados_write_op_t op = e->api.rados_create_write_op();
     e->api.rados_write_op_create(op, LIBRADOS_CREATE_IDEMPOTENT, NULL); /* a list has no birth */
-    if (!first) /* it was declared dead, or is ours */
+    if (!first) /* it was treated as dead, or belongs to this process */
         ligi_rados_op_expect(e, op, key.text, old, sizeof old);
     else if (w->body.object.kind == LIGI_OBJECT_PACK)
         ligi_rados_op_expect(e, op, ligi_rados_sealed_key(w->body.object.id).text, "", 0);
@@ -59,8 +59,8 @@ static int put_draft(rados_writer *w, uint32_t stripes_max)
     return result;
 }
 
-/* Creates the first stripe and locks it, in one operation: a stripe that is there already belongs
- * to another writer, or to somebody who declared this one dead. */
+/* Creates the first stripe and locks it, in one operation: an existing stripe belongs to another
+ * writer, or to a process that treated this one as dead. */
 static int claim(rados_writer *w, int64_t ttl_ns)
 {
     ligi_rados *e = w->e;

@@ -23,8 +23,8 @@ static lig_status no_pack(const ligi_remote_volume *volume, uint64_t id)
 
 /* --- condemning --- */
 
-/* Condemned packs that were deleted so long ago that nobody can name them any more: a writer that
- * slept so long finds its claim lost. */
+/* Condemned packs that were deleted so long ago that no commit can name them any more: a writer
+ * that was suspended for so long has lost its claim. */
 static size_t find_forgotten(ligi_remote_volume *volume, const ligi_remote_state *state,
                              int64_t now_ns, uint64_t *packs)
 {
@@ -150,7 +150,7 @@ static lig_status sweep_pack(sweep_walk *self, uint64_t pack)
     return delete_batch(self->volume, self->packs, SWEEP_BATCH, &self->left);
 }
 
-/* Few: deleting what may be gone already costs less than a listing. */
+/* Few: deleting objects that may already be deleted costs less than a listing. */
 static lig_status delete_due(sweep_walk *self)
 {
     uint64_t found[SWEEP_BATCH], after = 0;

@@ -365,7 +365,8 @@ static lig_status join(publishing *self, const ligi_evo_description *about, cons
     return status;
 }
 
-/* The model has what it inherited: the oldest lease that gave some of it has done its work. */
+/* The model has its inherited tensors: the oldest lease that provided some of them is no longer
+ * needed. */
 static void release_used(publishing *self)
 {
     for (size_t i = 0; i < self->state->held_count; i++)

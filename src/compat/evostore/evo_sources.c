@@ -141,7 +141,7 @@ lig_status ligi_evo_sources_find(ligi_evo_sources *self, uint64_t hint, uint64_t
     if (found)
         return LIG_OK;
     *source = (ligi_evo_source){NULL, NULL};
-    if (owner == 0) /* what get_composition says of a tensor that a model has not */
+    if (owner == 0) /* the result of get_composition for a tensor that a model lacks */
         return LIG_OK;
     if (!self->all)
         LIG_TRY(add_all(self));

@@ -15,7 +15,7 @@
  * a system call. */
 #define BUSY_NS INT64_C(200000)
 #define GRAPHS_NS INT64_C(2000000)     /* the same with graphs: it does not know when they run */
-#define GRAPHS_SLICE_NS INT64_C(10000) /* of polling graphs without looking at anything else */
+#define GRAPHS_SLICE_NS INT64_C(10000) /* of polling graphs alone */
 #define NAP_NS INT64_C(50000)
 #define ASIDE_NS INT64_C(20000) /* callers poll: they are faster while they hold the locks */
 #define SLACK_NS 1000L
@@ -26,7 +26,7 @@ static int is_over(const ligi_courier_task *task)
     return task->word == NULL || __atomic_load_n(task->word, __ATOMIC_ACQUIRE) >= task->least;
 }
 
-/* With the tasks' lock: takes the tasks that are over, or all. */
+/* With the tasks' lock: takes the completed tasks, or all. */
 static ligi_courier_task *take_over(ligi_courier *tasks, int all)
 {
     ligi_courier_task *taken = NULL, **end = &taken, **at = &tasks->first;
@@ -118,7 +118,7 @@ static struct timespec moment(int64_t ns)
     return (struct timespec){ns / 1000000000, ns % 1000000000};
 }
 
-/* 1 if callers look at the words as well. */
+/* 1 if callers poll the words as well. */
 static int callers_look(ligi_courier *tasks)
 {
     unsigned helped = atomic_load_explicit(&tasks->helped, memory_order_relaxed);
@@ -162,7 +162,7 @@ static int await_work(ligi_courier *tasks, int64_t idle_ns, round *now)
     return runs;
 }
 
-/* For a moment without a pause and without the courier's lock: a graph stands still until its
+/* Polls for a moment without a pause and without the courier's lock: a graph is stopped until its
  * request has been answered. */
 static int poll_graphs(ligi_courier *tasks)
 {

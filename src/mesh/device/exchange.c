@@ -377,7 +377,7 @@ static void on_pushed(ligi_courier_task *task, lig_status status)
     if (request->status == LIG_OK)
         send_all(exchange);
     else
-        forget_servers(exchange); /* they do not know of it */
+        forget_servers(exchange); /* they have not received it */
     ligi_worker_pushed(exchange->device->mesh, request);
 }
 
@@ -503,7 +503,7 @@ static lig_status await_end(ligi_exchange *exchange, void *stream)
         exchange->ack = NULL;
         return status;
     }
-    ligi_courier_poll(&device->tasks, 1); /* somebody must receive the answer */
+    ligi_courier_poll(&device->tasks, 1); /* a thread must receive the response */
     return LIG_OK;
 }
 
@@ -526,7 +526,7 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on)
     ligi_failure failure;
     ligi_failure_take(&failure, status);
     abandon_copies(exchange, on, stream);
-    if (exchange->ack) { /* the stream continues, and may look at the word later: it stays */
+    if (exchange->ack) { /* the stream continues, and may read the word later: it stays allocated */
         __atomic_store_n(exchange->ack, exchange->ack_least, __ATOMIC_RELEASE);
         exchange->ack = NULL;
         ligi_courier_poll(&device->tasks, -1);
@@ -534,7 +534,7 @@ lig_status ligi_exchange_fill(ligi_exchange *exchange, ligi_on_stream on)
     return ligi_failure_publish(&failure);
 }
 
-/* Nobody waits for the request but its graph, which continues when the tensors are filled. */
+/* Only the request's graph waits for it, and continues when the tensors are filled. */
 static void end_graph(ligi_exchange *exchange)
 {
     ligi_request *request = exchange->request;

@@ -93,7 +93,7 @@ static void on_copied(ligi_courier_task *task, lig_status status)
 
 /* A response failed after some of its copies were queued on a stream of the caller, which may wait
  * for what arrives only after this call, and is not waited for. They write to the worker's memory
- * when the stream gets there; only then is the worker told. If the stream cannot signal that
+ * when the stream reaches them; only then is the worker notified. If the stream cannot signal that
  * either, the courier ends the task when the device has failed. */
 static void refuse_later(ligi_job_copies *copies, void *stream, const ligi_failure *failure)
 {
@@ -189,7 +189,7 @@ typedef struct sizes {
     uint64_t host, device, pinned;
 } sizes;
 
-/* A tensor needs memory of its own unless it has a buffer that is free, or stays in the arena. */
+/* A tensor needs separate memory unless it has a free buffer or stays in the arena. */
 static int needs_memory(const route *way)
 {
     return way->buffer ? way->parked && !way->lent : !way->lent;

@@ -114,7 +114,7 @@ static void close_port(port *one)
 }
 
 /* In a forked child the threads of the other end do not exist, and their locks may be held forever:
- * shared state is left as it is. */
+ * shared state is not touched. */
 static void inproc_close(void *context, int forked)
 {
     inproc *self = context;

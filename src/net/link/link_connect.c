@@ -15,8 +15,8 @@
 #define PAUSE_FIRST_NS INT64_C(10000000)
 #define PAUSE_MAX_NS INT64_C(250000000)
 
-/* Some addresses neither answer nor refuse (a firewall, a fabric that only one end is on): leave
- * time for the next one. */
+/* Some addresses neither answer nor refuse (a firewall, a fabric to which only one end is
+ * connected): leave time for the next one. */
 static void set_turn(ligi_link *link)
 {
     ligi_connect_plan *plan = link->plan;

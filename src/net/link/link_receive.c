@@ -53,7 +53,7 @@ lig_status ligi_link_begin(ligi_link *link, const ligi_frame_prefix *prefix)
     return LIG_OK;
 }
 
-/* This thread's error text is sent to the peer and becomes the link's own reason. */
+/* This thread's error text is sent to the peer and becomes the reason of the link's failure. */
 static lig_status refuse(ligi_link *link, lig_status status)
 {
     ligi_failure failure;
@@ -105,7 +105,7 @@ static lig_status greet_known(ligi_link *link, uint32_t service, const ligi_hell
     return served->hooks->met(served->context, link, hello, &unused);
 }
 
-/* While `met` runs nothing may overtake our own hello. */
+/* While `met` runs, nothing may be sent before our hello. */
 static lig_status take_hello(ligi_link *link, const ligi_incoming *in)
 {
     ligi_net *net = link->net;

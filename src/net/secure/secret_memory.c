@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-/* Before the bytes that are handed out; a multiple of every alignment. */
+/* Precedes the returned bytes; a multiple of every alignment. */
 typedef union secret_memory_head {
     size_t bytes; /* of the whole mapping */
     max_align_t align;
@@ -21,7 +21,7 @@ lig_status ligi_secret_memory_alloc(void *out, size_t bytes, const char *what)
         mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (head == MAP_FAILED)
         return ligi_fail_errno(errno, "out of memory for %s", what);
-    /* Each of these hardens, and each may fail, for example at RLIMIT_MEMLOCK. */
+    /* Each of these is a hardening measure that may fail, for example at RLIMIT_MEMLOCK. */
     mlock(head, whole);
     madvise(head, whole, MADV_DONTDUMP);
     madvise(head, whole, MADV_WIPEONFORK);

@@ -20,10 +20,10 @@ struct ligi_tls_channel {
     SSL *ssl; /* NULL until the handshake begins */
     int handshake_done;
     int wants_write;   /* the handshake waits for room in the socket */
-    size_t held_bytes; /* of `stage`: a record that the socket has not taken whole */
+    size_t held_bytes; /* of `stage`: a record that the socket has not accepted completely */
     uint64_t key_records, rekey_records;
-    uint8_t *stage; /* RECORD_BYTES, made when first needed: small pieces that share a record, and
-                       what is held */
+    uint8_t *stage; /* RECORD_BYTES, allocated when first needed: small pieces that share a record,
+                     * and held bytes */
     lig_status failed; /* the first failure after the handshake, or LIG_OK */
     int recv_failed;   /* it was one of receiving */
     char why[320];
@@ -138,7 +138,7 @@ static lig_status why_not(const ligi_tls_channel *secure, int result)
     return lig_fail(LIG_E_CORRUPT, "invalid TLS record from %s: %s", secure->peer, reason);
 }
 
-/* OpenSSL forgets: called again after a failure it may wait for the socket for ever. */
+/* OpenSSL does not keep failures: called again after one, it may wait for the socket forever. */
 static lig_status keep(ligi_tls_channel *secure, lig_status status)
 {
     secure->failed = status;
@@ -189,8 +189,8 @@ static int has_spoken(int fd)
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN;
 }
 
-/* The peer gets an alert (handshake_failure), even one that speaks no TLS, for which OpenSSL sends
- * none. Whether it still arrives does not matter. */
+/* Sends an alert (handshake_failure), even to a peer that does not use TLS, for which OpenSSL sends
+ * none. It does not matter whether it arrives. */
 static void send_alert(const ligi_tls_channel *secure)
 {
     static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 40};
@@ -245,7 +245,7 @@ lig_status ligi_tls_channel_recv(ligi_tls_channel *secure, const struct iovec *p
     *got = 0;
     if (!secure->handshake_done)
         return fail_handshake(secure);
-    /* After a failure of sending, what the peer sent before it went can still be read. */
+    /* After a failure of sending, data that the peer sent before it closed can still be read. */
     if (secure->recv_failed)
         return fail_as_before(secure);
     secure->openssl->ERR_clear_error();
@@ -319,7 +319,7 @@ lig_status ligi_tls_channel_flush(ligi_tls_channel *secure)
     return secure->failed != LIG_OK ? fail_as_before(secure) : keep(secure, flush(secure));
 }
 
-/* A place in a list of pieces. */
+/* A position in a list of pieces. */
 typedef struct secure_cursor {
     const struct iovec *pieces;
     size_t count, at;
@@ -361,7 +361,7 @@ static lig_status gather(ligi_tls_channel *secure, secure_cursor *cursor, const 
     return LIG_OK;
 }
 
-/* The caller may free what was taken, or cancel what was not, before the socket has room. */
+/* The caller may free accepted bytes, or cancel others, before the socket has room. */
 static lig_status hold(ligi_tls_channel *secure, const uint8_t *data, size_t bytes)
 {
     LIG_TRY(make_stage(secure));

@@ -191,7 +191,8 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **identity, s
     return 1;
 }
 
-/* An identity is no secret, but says whose key it is: the comparison takes the same time anyway. */
+/* An identity is not secret, but identifies the key's owner: the comparison takes constant time
+ * anyway. */
 static void find_peer_key(SSL *ssl, ligi_tls_party *party, const unsigned char *identity,
                           SSL_SESSION **session)
 {

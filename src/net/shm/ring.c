@@ -6,9 +6,9 @@
 #endif
 
 #define PACE_LEAST 2048 /* minimum bytes of a put that is timed */
-#define PACE_EVERY 8    /* puts, of which one is timed while all is well */
+#define PACE_EVERY 8    /* puts, of which one is timed while none is slow */
 #define PACE_SLOW 4     /* bytes a nanosecond: less is slow */
-#define PACE_PUTS 4     /* slow ones in a row that decide */
+#define PACE_PUTS 4     /* consecutive slow ones that switch the mode */
 #define FAR_PUTS 512
 
 /* A side that is about to sleep stores its flag and then reads the position; the other stores the
@@ -183,8 +183,8 @@ void ligi_ring_writer_awake(ligi_ring *ring)
         atomic_store_explicit(&ring->control->writer_sleeps, 0, memory_order_relaxed);
 }
 
-/* Learns of the move to the full area once; `tail` was read before. A move behind the tail has not
- * been reached yet, so there is nothing to decide by it. */
+/* Learns of the move to the full area once; `tail` was read before. A move after the tail has not
+ * been reached yet, so it has no effect. */
 static lig_status learn_move(ligi_ring *ring, uint64_t tail)
 {
     uint64_t moved = atomic_load_explicit(&ring->control->moved, memory_order_acquire);

@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A segment's addresses begin at a multiple of LIGI_SEGMENT_ALIGN with one private page, which says
- * whose the memory is: free finds it from any block's address, and no peer can write there. The
- * shared pages follow. A block larger than half of LIGI_SEGMENT_ALIGN has a segment to itself;
- * since it begins at the second page, free finds it in the same way. */
+/* A segment's addresses begin at a multiple of LIGI_SEGMENT_ALIGN with one private page, which
+ * records the owner of the memory: free finds it from any block's address, and no peer can write
+ * there. The shared pages follow. A block larger than half of LIGI_SEGMENT_ALIGN has a segment to
+ * itself; since it begins at the second page, free finds it in the same way. */
 
 #define SHARED_PAGES (LIGI_SEGMENT_ALIGN / LIGI_BLOCK_BYTES - 1)
 #define ALONE_BYTES (LIGI_SEGMENT_ALIGN / 2)
@@ -58,7 +58,7 @@ lig_status ligi_segments_create(uint64_t limit_bytes, ligi_segments **segments)
     return LIG_OK;
 }
 
-/* Called with the lock, gives it up. */
+/* Called with the lock; releases it. */
 static void leave(ligi_segments *segments)
 {
     int last = !segments->owned && segments->first == NULL;

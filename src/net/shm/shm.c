@@ -103,7 +103,7 @@ static int arm_shm(void *self)
         if (!in_use(wire))
             continue;
         wire->sleeping = 1;
-        wire->drained = 0; /* the ring's last look is the one that follows */
+        wire->drained = 0; /* the ring is read once more after this */
         happened |= wire->ended;
         happened |= ligi_ring_reader_sleeps(&wire->in, ligi_shm_awaits(wire));
         if (wire->want != 0)

@@ -41,7 +41,7 @@ typedef struct ligi_shm_listener {
     ino_t inode;
 } ligi_shm_listener;
 
-/* "shm:name" is a name that lives as long as its socket, "shm:/folder/name" a file. */
+/* "shm:name" is an abstract name that exists as long as its socket, "shm:/folder/name" a file. */
 static const char *name_of(const ligi_uri *uri)
 {
     const char *name = uri->rest;

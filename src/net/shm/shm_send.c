@@ -12,7 +12,8 @@
 /* Lending costs a line in the table and a look-up on the other side: less is copied. */
 #define LENT_LEAST 4096
 #define GOODBYE_BYTES 1024
-/* Head and payload that are put whole, without looking whether to lend, to show or to wait. */
+/* Head and payload up to this size are put at once, without checking whether to lend, to publish or
+ * to wait. */
 #define SMALL_BYTES 1024
 
 static void show(ligi_wire *wire)
@@ -62,7 +63,7 @@ static size_t lend(ligi_wire *wire, ligi_outgoing *out)
     return lent > 0 ? count : 0;
 }
 
-/* Room for `bytes` of a message, or 0 with wire->want set. Data leaves some for a goodbye, which
+/* Room for `bytes` of a message, or 0 with wire->want set. Data leaves room for a goodbye, which
  * cannot wait. */
 static lig_status ask_room(ligi_wire *wire, const ligi_outgoing *out, size_t bytes, size_t *room)
 {
@@ -113,7 +114,8 @@ static void put(ligi_ring *ring, const void *data, size_t bytes)
         ligi_ring_pace(ring, bytes, ligi_now_ns() - began);
 }
 
-/* The payload, straight from its memory. Shown in chunks, so that the peer reads while we write. */
+/* The payload, directly from its memory. Published in chunks, so that the peer reads while we
+ * write. */
 static lig_status move(ligi_wire *wire, ligi_outgoing *out, uint64_t *portion)
 {
     while (wire->iov_at < out->count) {
@@ -164,7 +166,7 @@ static lig_status tell_gone(ligi_wire *wire)
     return LIG_OK;
 }
 
-/* 1 when the message, a small one, is in the ring as a whole. */
+/* 1 if the message, a small one, is completely in the ring. */
 static int put_small(ligi_wire *wire, const ligi_outgoing *out)
 {
     const ligi_frame_prefix *prefix = &out->prefix;
@@ -221,7 +223,7 @@ void ligi_shm_send(void *context)
             ligi_link_gone(wire->link);
     }
     show(wire);
-    /* A sleeping reader slept before this waited: it did not ask to be woken when there is room. */
+    /* A sleeping reader went to sleep before this side waited, so it does not report room. */
     if (wire->want != 0 && wire->sleeping)
         ligi_net_wake(wire->shm->net);
 }

@@ -1,4 +1,4 @@
-/* TCP: one epoll set, no delay, payloads read straight to where they belong. */
+/* TCP: one epoll set, no delay, payloads read directly into their destination. */
 #include "net/tcp/tcp.h"
 
 #include "base/clock.h"
@@ -91,7 +91,7 @@ static lig_status tcp_open(ligi_net *net, const ligi_host *host, void **self)
     made->net = net;
     const void *secret = ligi_net_secret(net, &bytes);
     if (secret != NULL) {
-        /* What it is bound to already is derived with the first connection. */
+        /* Keys of earlier bindings are derived with the first connection. */
         lig_status status =
             ligi_tls_keys_open(secret, bytes, ligi_net_limits(net)->group, &made->keys);
         if (status != LIG_OK) {
@@ -369,7 +369,7 @@ static void resume_listening(ligi_tcp *self)
         ligi_net_rewatch(self->net, &one->watch, EPOLLIN);
 }
 
-/* While a thread spins, the connection that spoke last is read without asking epoll first. */
+/* While a thread spins, the most recently active connection is read without calling epoll first. */
 static int tcp_poll(void *context)
 {
     ligi_tcp *self = context;

@@ -115,7 +115,7 @@ static lig_status take_payload(ligi_tcp_wire *wire, int *enough)
     return LIG_OK;
 }
 
-/* Everything whole that the buffer holds. */
+/* All complete messages in the buffer. */
 static lig_status digest(ligi_tcp_wire *wire)
 {
     lig_status status = LIG_OK;

@@ -67,7 +67,7 @@ static void gather(ligi_link *link, portion *batch)
             break;
         add_message(batch, out);
         if (batch->count == PIECES)
-            break; /* of a message with many pieces not all may be in */
+            break; /* a message with many pieces may not fit completely */
     }
 }
 
@@ -166,7 +166,7 @@ void ligi_tcp_wire_send(void *context)
     }
 }
 
-/* epoll speaks of room when a third of the buffer is free; asking the socket finds it sooner. */
+/* epoll reports room when a third of the buffer is free; trying the socket finds it sooner. */
 int ligi_tcp_wire_retry(ligi_tcp_wire *wire)
 {
     const ligi_outgoing *before = ligi_link_queue(wire->link);
@@ -239,7 +239,7 @@ static lig_status come_up(ligi_tcp_wire *wire)
     return LIG_OK;
 }
 
-/* What TLS still holds goes before the end of the stream. */
+/* Bytes held by TLS are sent before the end of the stream. */
 static void linger_write(ligi_tcp_wire *wire)
 {
     int unsent = ligi_stream_flush(&wire->stream) == LIG_OK && ligi_stream_unsent(&wire->stream);

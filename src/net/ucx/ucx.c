@@ -17,7 +17,7 @@
 #define KNOCKS_MAX 1024u
 #define CLOSE_NS INT64_C(900000000)
 #define POLLS_MAX 64
-#define REFUSALS_MAX 100u /* to be armed, one after the other, before sleeping all the same */
+#define REFUSALS_MAX 100u /* consecutive refusals to be armed, after which it sleeps anyway */
 #define PAUSE_NS INT64_C(200000)
 
 typedef struct ucx_options {
@@ -328,9 +328,9 @@ static int look_due(ligi_ucx_self *self)
     return happened;
 }
 
-/* UCX is not armed while it holds a send that did not fit in, and no descriptor tells when it does:
- * somebody has to look again and again, at first at once, then, as the peer seems to stand still,
- * after pauses. Returns 1 to be polled at once. */
+/* UCX is not armed while it holds a send that did not fit in, and no descriptor signals when it
+ * does: it has to be polled, at first without a pause, then, since the peer seems to be stopped,
+ * with pauses. Returns 1 to be polled at once. */
 static int look_again(ligi_ucx_self *self)
 {
     if (self->refusals < REFUSALS_MAX) {

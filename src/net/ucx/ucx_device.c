@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* UCX is asked, and not /sys/class/infiniband: a card may be there and its device file not be in
- * this container, UCX may be built without it, or the user may have set UCX_TLS or UCX_NET_DEVICES.
- * It has no call that tells its resources but the one that prints them, in these words since 1.6:
+/* UCX is queried instead of /sys/class/infiniband: a card's device file may be missing in this
+ * container, UCX may be built without it, or the user may have set UCX_TLS or UCX_NET_DEVICES. The
+ * only call that lists its resources prints them, in this form since 1.6:
  *   #      resource 3  :  md 2  dev 1  flags -- rc_mlx5/mlx5_0:1
  * `a` among the flags: kept for connecting alone. */
 static int is_device(const char *line)

@@ -253,7 +253,7 @@ static lig_status keep(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx
     lig_status result = enlist(wire, arrival);
     if (result != LIG_OK) {
         if (arrival->held)
-            arrival->data = NULL; /* given back by not being kept */
+            arrival->data = NULL; /* released by not being kept */
         release(wire, arrival);
         return result;
     }
@@ -261,8 +261,8 @@ static lig_status keep(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx
     return LIG_OK;
 }
 
-/* A message that can be taken where it lies, inside UCX's callback: the way of nearly all. What UCX
- * is told: whether its descriptor is still in use. */
+/* Delivers a message in place, inside UCX's callback, as for nearly all messages. The result tells
+ * UCX whether its descriptor is still in use. */
 static ucs_status_t take_now(ligi_ucx_wire *wire, const ucx_came *came, const ligi_ucx_frame *frame)
 {
     uint8_t *head = wire->self->head;

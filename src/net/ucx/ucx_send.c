@@ -47,7 +47,7 @@ void ligi_ucx_ops_free(ligi_ucx_self *self)
     }
 }
 
-/* A dead link's messages are the core's again: they are not looked at any more. */
+/* A dead link's messages belong to the core again and are no longer accessed. */
 static void op_ended(ligi_ucx_op *op)
 {
     ligi_ucx_wire *wire = op->wire;
@@ -83,7 +83,7 @@ typedef struct ucx_post {
     uint32_t flags;
 } ucx_post;
 
-/* Hands one active message to UCX. op->out counts it as in hand. */
+/* Passes one active message to UCX. op->out counts it as in progress. */
 static lig_status post(ligi_ucx_op *op, const ucx_post *what)
 {
     ligi_ucx_wire *wire = op->wire;
@@ -125,7 +125,7 @@ static lig_status post(ligi_ucx_op *op, const ucx_post *what)
                                   ucp->ucs_status_string(status));
 }
 
-/* A head that is too long for a header goes before, as data. */
+/* A head that is too long for a header is sent before, as data. */
 static lig_status post_head(ligi_ucx_wire *wire, ligi_outgoing *out)
 {
     struct iovec piece = {(void *)out->head, out->prefix.head_bytes};
@@ -197,7 +197,7 @@ void ligi_ucx_wire_settle(ligi_ucx_wire *wire)
         host->link_gone(wire->link);
 }
 
-/* A message takes two numbers at most. What waits behind much that is in hand can still be
+/* A message uses at most two numbers. Messages that wait behind many sends in progress can still be
  * cancelled. */
 static int has_credit(const ligi_ucx_wire *wire)
 {

@@ -146,8 +146,8 @@ void ligi_ucx_wire_cut(ligi_ucx_wire *wire)
 
     wire->broken = 1;
     start_close(wire);
-    /* Memory is its owner's again when this returns. UCX cancels at once, and tells in the next
-     * rounds. */
+    /* When this returns, memory belongs to its owner again. UCX cancels at once, and reports it in
+     * the next rounds. */
     self->quiet++;
     while ((wire->op_count > 0 || wire->landing) && ligi_now_ns() < end_ns)
         self->ucp.ucp_worker_progress(self->worker);

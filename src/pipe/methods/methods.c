@@ -136,7 +136,7 @@ static lig_status refuse_memory(const ligi_measure_job *job, double factor)
 }
 
 /* Before failing for lack of memory, stages that need as little as possible are tried: they fit, or
- * tell how much memory would suffice. */
+ * show how much memory would suffice. */
 static lig_status last_resort(const ligi_measure_job *job, uint32_t method, double balance,
                               ligi_assignment *assignment, ligi_figures *figures)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The packs are read without the lock; of two threads that do so the second throws its table away.
+/* The packs are read without the lock; if two threads do so, the second discards its table.
  */
 static lig_status begin_footers(lig_store *store, ligi_catalog_view *view)
 {
@@ -110,7 +110,7 @@ int ligi_catalog_view_next(const ligi_catalog_view *view, enum ligi_table table,
         *status = LIG_OK;
     else if (*status == LIG_OK && item->key_bytes < sizeof walk->key &&
              *(const uint8_t *)item->key == table) {
-        /* The key and a zero behind it: the smallest key that is greater. */
+        /* The key followed by a zero: the smallest greater key. */
         memcpy(walk->key, item->key, item->key_bytes);
         walk->key[item->key_bytes] = 0;
         walk->key_bytes = item->key_bytes + 1;

@@ -199,7 +199,7 @@ static lig_status forget_graphs(ligi_change *change, const ligi_about *about)
     return status;
 }
 
-/* Everything by which a model is found. */
+/* All index entries of a model. */
 static lig_status forget_model(ligi_change *change, const ligi_record *record, int keep_name)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, record->about.id);
@@ -259,7 +259,7 @@ static lig_status forget_fingerprint(ligi_change *change, const ligi_fingerprint
     return status == LIG_E_NOTFOUND || status == LIG_E_CORRUPT ? LIG_OK : status;
 }
 
-/* When the pack does not tell: all that lead to it. */
+/* If the pack cannot be read: all entries that refer to it. */
 static lig_status search_fingerprints(ligi_change *change, uint64_t pack)
 {
     ligi_walk walk = {0};
@@ -277,7 +277,7 @@ static lig_status search_fingerprints(ligi_change *change, uint64_t pack)
     return status;
 }
 
-/* The fingerprints of all that a pack holds go with it; its footer tells them. */
+/* The fingerprints of a pack's tensors are removed with it; its footer lists them. */
 static lig_status forget_fingerprints(ligi_change *change, uint64_t pack)
 {
     ligi_pack_header header;

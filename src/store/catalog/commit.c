@@ -11,7 +11,7 @@
 /* Every refusal means that another process has committed: this many in a row, or for this long,
  * is not a coincidence. */
 enum { COMMIT_TRIES = 1000 };
-/* So often a slow edit is made again before it keeps the others waiting. */
+/* The number of retries of a slow edit before it takes the lock and delays others. */
 enum { SLOW_TRIES = 3 };
 
 /* A pack that has lost its last model is removed next, and a new one is an orphan until named:
@@ -86,9 +86,9 @@ static lig_status make_change(const ligi_commit *commit, ligi_change *change, ui
     return status;
 }
 
-/* A view that is begun under the lock may show a commit that another process is still syncing. An
- * answer without a commit of one's own (LIG_E_NOTFOUND, nothing to change) must not rest on it: the
- * sync may fail, and a power cut may undo it. A view that is begun without the lock is durable. */
+/* A view that is begun under the lock may show a commit that another process is still syncing. A
+ * result without a commit (LIG_E_NOTFOUND, nothing to change) must not depend on it: the sync may
+ * fail, and a power cut may undo it. A view that is begun without the lock is durable. */
 static lig_status confirm(lig_store *store, lig_status answer)
 {
     ligi_catalog_view view;

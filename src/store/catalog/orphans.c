@@ -180,7 +180,7 @@ static size_t claim_dead(lig_store *store, ligi_count *counts, size_t count)
 }
 
 /* A save that refers to a pack may have brought it back since the commit, and may have been killed
- * over it: the look begins when all are claimed and the catalog is settled. */
+ * over it: the check begins when all are claimed and the catalog is settled. */
 static lig_status release_named(lig_store *store, ligi_count *counts, size_t count)
 {
     ligi_catalog_view view;

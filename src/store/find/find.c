@@ -102,7 +102,7 @@ static lig_status is_seen(const search *self, uint64_t id, int *seen)
     lig_status status = ligi_catalog_view_model(self->view, id, &record);
     *seen = status == LIG_OK && ligi_store_sees(self->view->store, record.about.name);
     ligi_record_fini(&record);
-    return status == LIG_E_CORRUPT ? LIG_OK : status; /* `check` tells of it */
+    return status == LIG_E_CORRUPT ? LIG_OK : status; /* `check` reports it */
 }
 
 /* 1 if no later candidate can be better than the current results. */

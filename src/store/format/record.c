@@ -32,8 +32,7 @@ ligi_catalog_key ligi_catalog_key_text(enum ligi_table table, const void *secret
     return key;
 }
 
-/* A value that was copied under another key is as wrong as a damaged one: the key is hashed with
- * it. */
+/* A value copied under another key is as invalid as a damaged one, so the key is hashed with it. */
 static uint64_t value_hash(const void *secret, const void *value, size_t bytes, const void *key,
                            size_t key_bytes)
 {

@@ -42,7 +42,7 @@ lig_status ligi_slice_check(const lig_tensor *stored, const lig_tensor *into,
     return LIG_OK;
 }
 
-/* One dimension of the walk, in bytes, turned so that stored places ascend. */
+/* One dimension of the walk, in bytes, oriented so that stored offsets ascend. */
 typedef struct axis {
     uint64_t count, from_step;
     int64_t to_step;

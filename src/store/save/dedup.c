@@ -121,7 +121,7 @@ static lig_status run_jobs(dedup *self)
     return run_blocks(self);
 }
 
-/* Most of what is small and has no parent is passed over here, for the price of a comparison. */
+/* Most small tensors without a parent are skipped here, at the cost of a comparison. */
 static lig_status choose_any(dedup *self, size_t first, size_t end)
 {
     const ligi_plan *plan = self->plan;
@@ -136,8 +136,8 @@ static lig_status choose_any(dedup *self, size_t first, size_t end)
     return LIG_OK;
 }
 
-/* The catalog is looked at between the hashing, never during it: a view that is held for long keeps
- * the catalog from growing. */
+/* The catalog is read between hashing steps, never during them: a view that is held for long
+ * prevents the catalog from growing. */
 static lig_status choose_sizes(dedup *self)
 {
     ligi_catalog_view view;

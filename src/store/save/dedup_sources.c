@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer than any save takes; what is released at its end does not last that long. */
+/* Longer than any save takes; the pin is released when the save ends. */
 #define LEASE_NS (INT64_C(24) * 3600 * 1000000000)
 
 typedef struct known {
@@ -274,7 +274,7 @@ static int find_known(const ligi_shares *self, const uint64_t *hashes, uint64_t 
     return 0;
 }
 
-/* A record that cannot be read, or leads nowhere, is one that is not there: `check` tells of it. */
+/* A record that cannot be read, or refers to nothing, is treated as missing: `check` reports it. */
 static lig_status find_stored(ligi_shares *self, const ligi_catalog_view *view,
                               ligi_fingerprint_entry *found)
 {

@@ -242,7 +242,7 @@ static void place_all(const joining *self, ligi_plan *plan)
     }
 }
 
-/* What came with the parts themselves. */
+/* The bytes received with the parts. */
 static lig_status fill(void *context, size_t index, uint64_t offset, uint64_t bytes, void *out)
 {
     const joining *self = context;

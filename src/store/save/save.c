@@ -93,7 +93,7 @@ lig_status ligi_save_check(lig_store *store, ligi_plan *plan)
     return status;
 }
 
-/* A parent whose manifest is damaged has nothing to share, and is a parent all the same. */
+/* A parent whose manifest is damaged shares nothing, but is still recorded as the parent. */
 static lig_status share_parent(lig_store *store, ligi_plan *plan)
 {
     lig_ref *parent = NULL;
@@ -143,7 +143,8 @@ static lig_status prepare_remote(lig_store *store, const ligi_plan_input *input,
 }
 
 /* A view waits until the commits before it are on the disk. The commit of a small model looks at
- * the same things, under the lock, and writes nothing before: it does not wait for others first. */
+ * the same records, under the lock, and writes nothing before: it does not wait for others
+ * first. */
 static int only_commit_checks(const lig_store *store, const ligi_plan_input *input, int with_data,
                               const ligi_plan *plan)
 {
@@ -260,8 +261,8 @@ static lig_status describe(const ligi_save_write *self, const ligi_record *recor
     return adopt_manifest(self, *out);
 }
 
-/* The model as it is about to be committed, with its id. It takes the place of *model, which a
- * commit that is tried again has left. */
+/* The model as it is about to be committed, with its id. It replaces *model, which an earlier
+ * attempt of the commit has set. */
 static lig_status make_model(const ligi_save_write *self, const ligi_record *record,
                              ligi_model **model)
 {

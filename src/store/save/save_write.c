@@ -105,7 +105,7 @@ static lig_status put_parts(ligi_save_write *self, size_t index)
     return LIG_OK;
 }
 
-/* 1 when the volume can take the tensor's bytes from where they lie. Device tensors have no gaps.
+/* 1 if the volume can read the tensor's bytes in place. Device tensors have no gaps.
  */
 static int can_hand_over(const ligi_save_write *self, const lig_tensor *tensor)
 {
@@ -198,7 +198,7 @@ static lig_status put_tensor(ligi_save_write *self, size_t index)
     return self->pack ? put_packed(self, index) : put_inline(self, index);
 }
 
-/* Once it is known what is stored already, and before the rest is transferred. */
+/* Called when it is known what is already stored, and before the rest is transferred. */
 static lig_status check_quota(const ligi_save_write *self, size_t known)
 {
     const ligi_plan *plan = self->plan;

@@ -12,8 +12,8 @@ typedef struct sizes {
     uint32_t layers, calls, inputs;
 } sizes;
 
-/* All arrays in one block; graph's pointers are const for everybody else, so the writable ones come
- * back in `parts`. */
+/* All arrays in one block; the graph's pointers are const for other code, so the writable ones are
+ * returned in `parts`. */
 typedef struct arrays {
     ligi_hash128 *signatures;
     uint64_t *bytes;
@@ -355,7 +355,7 @@ lig_status ligi_layers_keys(const ligi_layers *layers, ligi_hash128 *keys)
     for (uint32_t i = 0; i < count && status == LIG_OK; i++) {
         ligi_hash128 text[3] = {plain[i], kind, {0, 0}};
         while (ligi_map_find(&seen, &keys[i], sizeof *keys, NULL) || text[2].low == 0) {
-            text[2].low++; /* the how manieth of its kind this is */
+            text[2].low++; /* the ordinal among layers with equal signatures */
             keys[i] = ligi_hash128_plain(text, sizeof text);
         }
         status = ligi_map_insert(&seen, &keys[i], sizeof *keys, i, NULL);

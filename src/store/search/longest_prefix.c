@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Choices tried before the search is content with the best mapping so far. Only look-alike branches
- * make choices at all. */
+/* Choices tried before the search accepts the best mapping so far. Only similar branches lead to
+ * choices. */
 #define STEPS_MAX 20000
 
 lig_status ligi_prefix_check(const ligi_layer_graph *graph)
@@ -99,7 +99,7 @@ static int ancestors_kept(const search *s, uint32_t call)
     return 1;
 }
 
-/* Where each asking layer goes: to the one stored layer that all its calls go to. */
+/* Maps each query layer to the one stored layer to which all its calls are mapped. */
 static void propose_layers(search *s)
 {
     const uint32_t undecided = LIGI_NO_CALL - 1;
@@ -211,7 +211,7 @@ static int choose(search *s, uint32_t call)
 }
 
 /* Depth first over the calls in order; the first descent is the greedy mapping, which is nearly
- * always the best there can be. */
+ * always optimal. */
 static void descend(search *s)
 {
     uint32_t count = s->asking->call_count, at = 0;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* One character of UTF-8; a byte that begins none is taken as it is. */
+/* One character of UTF-8; an invalid byte counts as a character. */
 static size_t read_char(const char *text, uint32_t *out)
 {
     const unsigned char *at = (const unsigned char *)text;

@@ -36,7 +36,7 @@ typedef struct check_run {
     int reindex;  /* graphs were mended */
 } check_run;
 
-/* Only what is wrong with the stored bytes is a problem to report; a failing machine is a failure.
+/* Only damage of stored bytes is reported as a problem; a failing machine is a failure of the call.
  */
 static int is_damage(lig_status status)
 {
@@ -54,7 +54,7 @@ static lig_status advance(check_run *self, uint64_t bytes)
     return lig_fail(LIG_E_CLOSED, "the check of %s was interrupted", self->store->uri);
 }
 
-/* Reads tensor `index` alone; what does not fit becomes a problem. */
+/* Reads tensor `index` alone; a mismatch becomes a problem. */
 static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
 {
     uint64_t total = fetch->model->manifest.tensors[index].tensor.bytes;
@@ -71,7 +71,7 @@ static lig_status verify_one(check_run *self, ligi_fetch *fetch, size_t index)
     return LIG_OK;
 }
 
-/* Tensors [first, end) together; one by one when something does not fit. */
+/* Reads tensors [first, end) together; one by one after a mismatch. */
 static lig_status verify_batch(check_run *self, ligi_fetch *fetch, size_t first, size_t end)
 {
     uint64_t used = 0;
@@ -302,9 +302,9 @@ static lig_status record_now(lig_store *store, uint64_t id, uint64_t *hash)
     return status == LIG_E_NOTFOUND ? LIG_OK : status;
 }
 
-/* A model that was replaced, retired or moved while it was looked at has no problem: only what is
- * wrong with a record that stayed the same is reported. One that was repaired is not checked again,
- * because its problem belongs into the report. */
+/* A model that was replaced, retired or moved while it was checked has no problem: only damage of
+ * an unchanged record is reported. A repaired one is not checked again, because its problem belongs
+ * in the report. */
 static lig_status check_settled(check_run *self, uint64_t id)
 {
     lig_report *shown = &self->report->shown;
@@ -360,8 +360,9 @@ static lig_status list_ids(check_run *self)
 
 /* --- packs --- */
 
-/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A whole
- * one is what a killed save left, or what a match held while its last model was retired: no fault.
+/* A pack that is not recorded may belong to a save under way: then it cannot be claimed. A complete
+ * one was left by a killed save, or was held by a match while its last model was retired: this is
+ * not a problem.
  */
 static lig_status check_stray(check_run *self, uint64_t pack)
 {
@@ -459,7 +460,7 @@ static lig_status audit(check_run *self)
 
 /* Repairs are commits: they are made only if the catalog is still what they were derived from, so a
  * view that lacks the commit of a killed process does no harm to it. It is settled for the report,
- * which should tell of that commit, too. */
+ * which should include that commit, too. */
 static lig_status add_problem(void *context, const char *text, const void *event, size_t bytes)
 {
     check_run *self = context;

@@ -347,7 +347,7 @@ static lig_status move_edit(void *context, const ligi_catalog_view *view, ligi_c
     return status;
 }
 
-/* From now on others refer to what was written here. */
+/* From now on other models refer to the bytes written here. */
 static void note_moved(moving *self)
 {
     uint64_t pack = self->writing.pack_id;
@@ -401,7 +401,7 @@ static int needs_moving(const compaction *self, const ligi_record *record)
     return 0;
 }
 
-/* A model that is damaged, or gone, is passed over: its packs stay as they are. */
+/* A model that is damaged or was removed is skipped: its packs are unchanged. */
 static lig_status move_model(compaction *self, uint64_t id)
 {
     ligi_catalog_view view;

@@ -36,7 +36,8 @@ static lig_status describe(const ligi_model *model, lig_tensor **out)
     return LIG_OK;
 }
 
-/* The parent is kept by name; its id is that of the same name over there, if there is one. */
+/* The parent is kept by name; its id is that of the model of this name in the destination, if there
+ * is one. */
 static lig_status find_parent(lig_store *to, const char *name, uint64_t *id)
 {
     ligi_catalog_view view;
@@ -115,8 +116,8 @@ static int same_notes(const lig_model *there, const ligi_about *here)
     return 1;
 }
 
-/* A copy keeps the moment at which its model was saved, to the nanosecond, so that it is recognised
- * without comparing bytes: fingerprints differ between stores. */
+/* A copy keeps its model's creation time, to the nanosecond, so that it is recognised without
+ * comparing bytes: fingerprints differ between stores. */
 static lig_status check_newer(const copying *self, const ligi_model *model)
 {
     const ligi_about *about = &model->record.about;

@@ -9,10 +9,10 @@
 enum { DIFF_TRIES = 100 };
 
 typedef struct diff {
-    lig_diff shown; /* first: a lig_diff that we gave out is one of these */
+    lig_diff shown; /* first: a lig_diff returned to the caller is one of these */
     ligi_model *a, *b;
     lig_difference *tensors;
-    ligi_pair *pairs; /* whose bytes are compared: the fingerprints cannot tell */
+    ligi_pair *pairs; /* whose bytes are compared, because the fingerprints are not comparable */
     size_t pair_count;
 } diff;
 
@@ -139,8 +139,7 @@ lig_status lig_ref_diff(const lig_ref *a, const lig_ref *b, lig_diff **out)
     return status;
 }
 
-/* LIG_E_NOTFOUND of a model that was there: where nothing can be held, another try sees what has
- * replaced it. */
+/* LIG_E_NOTFOUND for a model that existed: if nothing can be held, a retry sees its replacement. */
 lig_status lig_store_diff(lig_store *store, const char *a, const char *b, lig_diff **out)
 {
     lig_status status = LIG_E_BUSY;

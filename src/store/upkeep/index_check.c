@@ -13,7 +13,7 @@ typedef struct checking {
     const ligi_catalog_view *view;
     ligi_report *report;
     ligi_search_index_edits edits; /* what the models of one chunk of ids put into the index */
-    uint64_t keys;                 /* so many items must there be */
+    uint64_t keys;                 /* the number of items that must exist */
     uint64_t graphs;               /* models that have some */
     uint64_t wrong;
 } checking;

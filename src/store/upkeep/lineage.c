@@ -20,7 +20,7 @@ static lig_status add_item(list *to, const ligi_catalog_view *view, const lig_ca
     return LIG_OK;
 }
 
-/* A damaged record may lead back to a model that was passed: there the way ends. */
+/* A damaged record may refer to a model that was already visited: the lineage ends there. */
 static int was_passed(const list *from, uint64_t id)
 {
     for (size_t i = 0; i < from->count; i++)

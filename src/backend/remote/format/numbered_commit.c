@@ -52,11 +52,12 @@ static void reply_to_get(ligi_numbered_commit *self, ligi_commit_reply reply)
 {
     switch (reply) {
     case LIGI_REPLY_MINE: self->next = LIGI_COMMIT_DONE; break;
-    case LIGI_REPLY_OTHERS: /* what may still arrive finds the number taken */
+    case LIGI_REPLY_OTHERS: /* a late request finds the number in use */
         self->next = LIGI_COMMIT_BUSY;
         break;
     case LIGI_REPLY_ABSENT:
-        /* After EXISTS: it was there a moment ago, and whose it was is not known any more. */
+        /* After EXISTS: the object existed a moment ago, and its owner can no longer be
+         * determined. */
         self->next = self->conflicted || self->refused ? LIGI_COMMIT_UNKNOWN : LIGI_COMMIT_PUT;
         break;
     default: break;

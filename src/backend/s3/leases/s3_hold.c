@@ -7,7 +7,7 @@
 #include "backend/s3/client/s3_put_absent.h"
 #include "backend/s3/s3_names.h"
 
-/* Also counts while the machine sleeps. */
+/* Advances while the machine is suspended. */
 static int64_t boot_ns(void)
 {
     struct timespec now;
@@ -65,8 +65,8 @@ static lig_status look(ligi_s3_hold *hold)
     return ours ? LIG_OK : fail_lost(hold);
 }
 
-/* Between the look and the write somebody may remove a claim that had ended. It is then written
- * again, but the upload has been aborted and cannot be completed. */
+/* Between the check and the write another process may remove a claim that had expired. It is then
+ * written again, but the upload has been aborted and cannot be completed. */
 lig_status ligi_s3_hold_renew(ligi_s3_hold *hold, int64_t ttl_ns)
 {
     uint8_t body[LIGI_S3_LEASE_HEADER_BYTES];

@@ -91,8 +91,8 @@ static void remove_older(const s3_lock *lock)
     ligi_s3_remove_later(lock->s3, key);
 }
 
-/* Writes the next number, then lists again: a process that slept since it listed finds a higher
- * one. */
+/* Writes the next number, then lists again: a process that was suspended since its listing finds a
+ * higher one. */
 static lig_status take(s3_lock *lock)
 {
     ligi_s3 *s3 = lock->s3;
@@ -180,7 +180,7 @@ lig_status ligi_s3_lock_renew(void *self, int64_t ttl_ns)
                      "s3: the lock is lost: it expired, and another process has taken it");
 }
 
-/* The object stays, with a time of 0: the numbers must go on. */
+/* The object remains, with a time of 0: the numbers must continue. */
 void ligi_s3_unlock(void *self, int forked)
 {
     s3_lock *lock = self;

@@ -31,9 +31,9 @@ struct ligi_footers {
     int known; /* header is filled */
     ligi_pack_header header;
     uint64_t version, next_id;
-    uint64_t *packs; /* all that were there, readable or not, in order */
+    uint64_t *packs; /* all existing packs, readable or not, in order */
     size_t pack_count, pack_capacity;
-    ligi_writer bytes, items; /* what footers and entries point into */
+    ligi_writer bytes, items; /* the memory of footers and entries */
     footer *footers;
     size_t footer_count, footer_capacity;
     ligi_fingerprint_entry *fingerprints;
@@ -336,7 +336,7 @@ static lig_status choose_name(builder *self, const footer *one, const char **cho
         return status == LIG_E_EXISTS ? LIG_OK : status;
     char *text = self->renamed + self->renamed_bytes;
     size_t room = strlen(name) + 24;
-    if (room > LIG_NAME_BYTES_MAX) { /* such a name is cut away whole: no half character remains */
+    if (room > LIG_NAME_BYTES_MAX) { /* truncated at a character boundary */
         name = "";
         room = 24;
     }
@@ -436,7 +436,8 @@ static int by_key(const void *a, const void *b, void *context)
     return left->key_bytes < right->key_bytes ? -1 : left->key_bytes > right->key_bytes;
 }
 
-/* Tells what lacks a pack: a model that was retired, but not its pack, or written again. */
+/* Reports models that lack a pack: a model that was retired but whose pack remains, or that was
+ * rewritten. */
 static lig_status find_whole(builder *self, footer *one)
 {
     ligi_catalog_key key = ligi_catalog_key_id(LIGI_TABLE_MODEL, one->id);

@@ -110,7 +110,7 @@ void ligi_client_ping(ligi_client *client)
     (void)ligi_net_send(client->link, &(ligi_send){.head = head, .head_bytes = sizeof head}, NULL);
 }
 
-/* Shows the server that this client lives, and finds out whether the server does. */
+/* Shows the server that this client is alive, and checks whether the server is. */
 static int64_t on_tick(void *context, int64_t now_ns)
 {
     ligi_client *client = context;
@@ -237,7 +237,7 @@ static lig_status attempt(ligi_client *client, const char *address, const ligi_i
     return status;
 }
 
-/* On the server's own host shared memory takes the place of TCP, unless the user wants TCP. */
+/* On the server's own host shared memory replaces TCP, unless the user requests TCP. */
 static lig_status prefer_shm(ligi_client *client, const ligi_interrupt *interrupt, ligi_link **link)
 {
     const char *transport = client->options.transport;
@@ -365,7 +365,7 @@ static int never(void *context)
     return 0;
 }
 
-/* A full server has a place when another client leaves. A client may get its new secret a little
+/* A full server accepts a client when another one leaves. A client may get its new secret slightly
  * later than the server. */
 static int may_succeed_later(const ligi_client *client, lig_status status)
 {

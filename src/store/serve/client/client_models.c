@@ -52,7 +52,7 @@ lig_status ligi_client_resolve(lig_store *store, const ligi_model_key *key, int 
                                lig_ref **ref)
 {
     ligi_client_call call = {.op = LIGI_SERVED_RESOLVE, .interrupt = &store->interrupt};
-    /* A role that sees some models reads only the bytes of what it holds. */
+    /* A role that sees only some models reads only the bytes of models that it holds. */
     int hold = flags & LIGI_REF_HELD || store->keyless;
     ligi_served_selector selector = {
         .name = key->name, .id = key->id, .flags = hold ? LIGI_SERVED_HOLD : 0};

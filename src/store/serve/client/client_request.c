@@ -117,7 +117,7 @@ static void enter(ligi_client *client, ligi_client_call *call)
     client->flight_bytes += call->flight_bytes;
 }
 
-/* From now on others may use its share of the limits, even before its thread notices. */
+/* From now on other calls may use its share of the limits, even before its thread continues. */
 static void end_call(ligi_client *client, ligi_client_call *call)
 {
     if (call->done)
@@ -162,7 +162,7 @@ static lig_status take_error(ligi_client_call *call, const ligi_served_head *hea
     return LIG_OK;
 }
 
-/* Body and data in memory of the call's own, the body first wherever it came. */
+/* Body and data in memory owned by the call, the body first in either case. */
 static lig_status land_in_memory(ligi_client_call *call, const ligi_served_head *head,
                                  uint64_t payload, ligi_landing *landing)
 {
@@ -484,8 +484,8 @@ static int never(void *context)
     return 0;
 }
 
-/* A server at its limits has done nothing. Reads wait for it, other requests as long as `retry`
- * says; for a lock BUSY is the answer. 1: ask again. */
+/* A server at its limits has not executed the request. Reads are retried, other requests for at
+ * most `retry` seconds; for a lock, BUSY is the result. 1: send it again. */
 int ligi_client_may_ask_again(ligi_client *client, const ligi_client_call *call, int64_t begin_ns)
 {
     int64_t limit = client->options.retry * INT64_C(1000000000);
@@ -503,8 +503,8 @@ void ligi_client_note_loss(const ligi_client *client, const ligi_client_call *ca
         *lost_ns = now;
 }
 
-/* A server that stops keeps its connections until it has finished: until then nobody else listens
- * at the address. */
+/* A server that is shutting down keeps its connections until it has finished; until then no other
+ * server listens at the address. */
 lig_status ligi_client_again(ligi_client *client, ligi_client_call *call, int64_t *lost_ns)
 {
     int64_t before = *lost_ns, limit = client->options.retry * INT64_C(1000000000);
