@@ -66,7 +66,7 @@ static int by_address(const ligi_py_reader *how, PyObject *object, int writable,
     return flat->data != NULL && !PyErr_Occurred();
 }
 
-/* The framework's own table of functions: one call for all that by_address asks for. */
+/* The framework's own table of functions: one call for all values that by_address needs. */
 static int by_exchange(const ligi_py_reader *how, PyObject *object, int writable,
                        ligi_py_flat *flat)
 {

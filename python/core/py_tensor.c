@@ -196,7 +196,7 @@ static int truth_of(PyObject *object, PyObject *name)
     return yes;
 }
 
-/* The readers answer 1: done, 0: not theirs, ask Python, -1: an exception is set. */
+/* The readers return 1: done, 0: another type, ask Python, -1: an exception is set. */
 static int read_dtype_and_shape(ligi_py_batch *self, size_t index, const reader *how,
                                 PyObject *object)
 {

@@ -152,7 +152,7 @@ void ligi_server_answer_copied(ligi_party *party, ligi_job *job, lig_status stat
     lig_mesh *mesh = party->mesh;
     if (status == LIG_OK)
         status = post_answer(mesh, job);
-    else if (job->copies->failure.status == LIG_OK) /* not visible to any caller yet */
+    else if (job->copies->failure.status == LIG_OK) /* not recorded yet */
         ligi_mesh_device_fail(mesh->device, status, lig_error_text());
     if (status == LIG_OK || job->state != LIGI_JOB_SENDING)
         return;

@@ -437,7 +437,7 @@ void ligi_net_be_patient(ligi_net *net, int64_t most_ns)
     net->patience_most_ns = most_ns;
 }
 
-/* Then: as long as would have sufficed, within the limit. */
+/* Adjusts the patience to the time that would have sufficed, within the limit. */
 static void learn_gap(ligi_net *net, int64_t slept_ns)
 {
     int64_t most = net->patience_most_ns, enough = net->patience_ns + slept_ns;

@@ -168,8 +168,8 @@ static void mesh_dealloc(PyObject *object)
 
 /* --- workers --- */
 
-/* kept[handler] = item; done here because a signal may arrive between any two lines of Python.
- * If the item cannot be stored, it must still outlive the request. */
+/* kept[handler] = item; done here because a signal may arrive between any two lines of Python. If
+ * the item cannot be stored, it must still outlive the request. */
 static PyObject *keep(PyObject *kept, uint64_t handler, PyObject *item)
 {
     PyObject *number = PyLong_FromUnsignedLongLong(handler);
@@ -227,7 +227,7 @@ keys:
     return result;
 }
 
-/* One that is not of 64 bits was never given out, like the last of them. */
+/* A handler that does not fit into 64 bits was never assigned, nor was the largest one. */
 static uint64_t handler_of(PyObject *number)
 {
     PyObject *whole = PyNumber_Index(number);

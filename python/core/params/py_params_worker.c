@@ -179,7 +179,7 @@ static void let_go(ligi_py_params_worker *self, int64_t ticket)
     Py_XDECREF(number);
 }
 
-/* The library asks `patience` meanwhile, here and in the other calls that wait. */
+/* The library polls `patience` meanwhile, here and in the other calls that wait. */
 lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeout_ns)
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;

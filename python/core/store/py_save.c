@@ -73,7 +73,7 @@ static lig_status wait_for(lig_save *save, size_t index)
 {
     uint64_t done = 0;
     LIG_TRY(lig_save_progress(save, index, LIG_FOREVER, &done));
-    /* Less means that the save has ended early; committing it tells why. */
+    /* Less means that the save has ended early; the commit reports the reason. */
     return LIG_OK;
 }
 

@@ -233,7 +233,7 @@ lig_status ligi_s3_drafts_remove(void *self, int *more)
                      &(ligi_s3_listing){
                          .folder = "hold/", .page = DRAFTS_MAX, .visit = take_id, .context = &list},
                      s3->timeout_ns));
-    *more = 0; /* more writers than this are not waited for */
+    *more = 0; /* that many concurrent writers are not expected */
     for (size_t i = 0; i < list.count; i++)
         LIG_TRY(remove_draft(s3, ids[i]));
     LIG_TRY(abort_uploads(s3, 0));

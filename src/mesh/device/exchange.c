@@ -377,7 +377,7 @@ static void on_pushed(ligi_courier_task *task, lig_status status)
     if (request->status == LIG_OK)
         send_all(exchange);
     else
-        forget_servers(exchange); /* they have not received it */
+        forget_servers(exchange); /* the servers have not received it */
     ligi_worker_pushed(exchange->device->mesh, request);
 }
 

@@ -111,7 +111,7 @@ static void clip(const lig_slice *slice, int64_t low, int64_t high, int64_t *fir
 {
     /* Of one element the step is any number, also one that cannot be negated. */
     int64_t step = slice->count < 2 ? 1 : slice->step > 0 ? slice->step : -slice->step;
-    /* Backwards is forwards from the other side. */
+    /* A negative step walks forwards from the other end. */
     int64_t ahead = slice->step > 0 ? low - slice->start : slice->start - (high - 1);
     int64_t past = slice->step > 0 ? high - slice->start : slice->start - (low - 1);
     *first = ahead > 0 ? (ahead + step - 1) / step : 0;

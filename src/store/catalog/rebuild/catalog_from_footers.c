@@ -336,7 +336,7 @@ static lig_status choose_name(builder *self, const footer *one, const char **cho
         return status == LIG_E_EXISTS ? LIG_OK : status;
     char *text = self->renamed + self->renamed_bytes;
     size_t room = strlen(name) + 24;
-    if (room > LIG_NAME_BYTES_MAX) { /* truncated at a character boundary */
+    if (room > LIG_NAME_BYTES_MAX) { /* dropped whole: truncating could split a character */
         name = "";
         room = 24;
     }
