@@ -232,6 +232,7 @@ typedef struct write_run {
     int appended;
     int rolled, tight;         /* a checkpoint may be due; it is, on a full disk */
     int dirty;                 /* the transaction holds the edit */
+    int caught_up;             /* with the log, in a transaction of its own */
     ligi_clog_durable durable; /* what has to be synced afterwards */
 } write_run;
 
@@ -336,7 +337,9 @@ static lig_status write_once(write_run *run, int *number)
         status = catch_up(run);
     if (status == LIG_OK) /* a killed process may have committed it without reporting it */
         ligi_head_segment_set(&self->log.head, run->index.at.segment);
-    if (status == LIG_OK && run->edit != NULL)
+    /* Pages for what was read are not reserved (ligi_mdb_env_reserve): that is committed before. */
+    int first = run->edit != NULL && run->index.applied > 0 && !run->caught_up;
+    if (status == LIG_OK && run->edit != NULL && !first)
         status = append(run);
     if (run->index.number != MDB_SUCCESS) {
         *number = run->index.number;
@@ -352,7 +355,10 @@ static lig_status write_once(write_run *run, int *number)
         *number = mdb_txn_commit(run->index.txn);
     else if (run->index.txn != NULL)
         mdb_txn_abort(run->index.txn);
-    return status;
+    if (!first || status != LIG_OK || *number != MDB_SUCCESS)
+        return status;
+    run->caught_up = 1;
+    return write_once(run, number);
 }
 
 static lig_status try_write(write_run *run, int *number)
@@ -388,21 +394,6 @@ static lig_status write_log(write_run *run)
     LIG_TRY(status);
     run->durable.version = run->index.at.version;
     return ligi_mdb_env_fail(self, number, "cannot be written");
-}
-
-static lig_status check_ops(const lig_catalog_edit *edit)
-{
-    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
-    MDB_val key;
-
-    for (size_t i = 0; i < edit->op_count; i++) {
-        const lig_catalog_op *op = &edit->ops[i];
-        LIG_TRY(ligi_file_catalog_key(op->key, op->key_bytes, stored, &key));
-        if (op->value != NULL && op->value_bytes > INT32_MAX)
-            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
-                            op->value_bytes);
-    }
-    return LIG_OK;
 }
 
 /* Where a sync failed, or its process was stopped or killed, the commits are written again into a
@@ -475,7 +466,7 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
 {
     write_run run = {.catalog = self, .edit = edit};
 
-    lig_status status = check_ops(edit);
+    lig_status status = ligi_file_catalog_check_ops(edit);
     if (status != LIG_OK)
         ligi_file_catalog_unlock_mine(self);
     LIG_TRY(status);

@@ -70,6 +70,21 @@ lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
     return LIG_OK;
 }
 
+lig_status ligi_file_catalog_check_ops(const lig_catalog_edit *edit)
+{
+    uint8_t stored[LIGI_KEY_BYTES_MAX + 1];
+    MDB_val key;
+
+    for (size_t i = 0; i < edit->op_count; i++) {
+        const lig_catalog_op *op = &edit->ops[i];
+        LIG_TRY(ligi_file_catalog_key(op->key, op->key_bytes, stored, &key));
+        if (op->value != NULL && op->value_bytes > INT32_MAX)
+            return lig_fail(LIG_E_LIMIT, "a value of %zu bytes is too large for the catalog",
+                            op->value_bytes);
+    }
+    return LIG_OK;
+}
+
 lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version)
 {
     MDB_val key, value;

@@ -39,6 +39,8 @@ lig_status ligi_file_catalog_seek(void *snapshot, const void *key, size_t key_by
 #define LIGI_KEY_BYTES_MAX 64
 lig_status ligi_file_catalog_key(const void *key, size_t key_bytes,
                                  uint8_t stored[LIGI_KEY_BYTES_MAX + 1], MDB_val *out);
+/* What the catalog cannot hold. */
+lig_status ligi_file_catalog_check_ops(const lig_catalog_edit *edit);
 /* The version as this transaction sees it. */
 lig_status ligi_file_catalog_version(MDB_txn *txn, MDB_dbi dbi, uint64_t *version);
 void ligi_file_catalog_version_key(MDB_val *key);

@@ -20,11 +20,12 @@
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
-#define GRACE_S 10                        /* superseded files are kept for this time */
-#define FULL_BYTES (UINT64_C(16) << 20)   /* unless there is less room */
-#define LAST_BYTES (UINT64_C(1) << 20)    /* with less, only the last checkpoint is kept */
-#define COMMITS_MOST 8192                 /* between checkpoints of a numbered log */
-#define COMMIT_BYTES (UINT64_C(64) << 10) /* of a checkpoint that one commit is worth */
+#define GRACE_S 10                             /* superseded files are kept for this time */
+#define FULL_BYTES (UINT64_C(16) << 20)        /* unless there is less room */
+#define COPIED_BYTES_MOST (UINT64_C(64) << 20) /* of an index, while the write lock is held */
+#define LAST_BYTES (UINT64_C(1) << 20)         /* with less, only the last checkpoint is kept */
+#define COMMITS_MOST 8192                      /* between checkpoints of a numbered log */
+#define COMMIT_BYTES (UINT64_C(64) << 10)      /* of a checkpoint that one commit is worth */
 
 static lig_status file_bytes(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number,
                              uint64_t *bytes)
@@ -212,16 +213,17 @@ static lig_status copy_item(checkpoint_run *run, MDB_val key, MDB_val stored)
 
 /* LMDB cannot reuse pages that a snapshot may read. One that lasts as long as a checkpoint is being
  * written leaves thousands of free pages, and each later commit has to search and update a list of
- * them. An index that is small compared to the log is copied instead (1 ms a MiB), while the write
- * lock keeps others waiting. */
+ * them. An index that is small, also compared to the log, is copied instead (1 ms a MiB), while the
+ * write lock keeps others waiting. */
 static void copy_small_index(checkpoint_run *run)
 {
     const ligi_file_snapshot *snapshot = run->snapshot;
+    uint64_t most = run->catalog->log_bytes / 2;
     MDB_stat stat;
 
+    most = most < COPIED_BYTES_MOST ? most : COPIED_BYTES_MOST;
     if (mdb_stat(snapshot->txn, snapshot->dbi, &stat) != MDB_SUCCESS ||
-        (stat.ms_branch_pages + stat.ms_leaf_pages) * (uint64_t)stat.ms_psize >
-            run->catalog->log_bytes / 2)
+        (stat.ms_branch_pages + stat.ms_leaf_pages) * (uint64_t)stat.ms_psize > most)
         return;
     if (visit_items(run, copy_item) != LIG_OK) {
         ligi_writer_fini(&run->copy);

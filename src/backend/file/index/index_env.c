@@ -229,7 +229,7 @@ lig_status ligi_mdb_env_reserve(ligi_file_catalog *self, const lig_catalog_edit 
         mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
         return LIG_OK;
     uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize, added = added_bytes(edit);
-    uint64_t changed = edit->op_count * (uint64_t)pages.ms_psize;
+    uint64_t changed = 2 * edit->op_count * (uint64_t)pages.ms_psize; /* leaves, branches above */
     changed = (changed < used ? changed : used) + PAGES_ALWAYS * (uint64_t)pages.ms_psize;
     uint64_t keep = edit->flags & LIG_EDIT_FREES ? 0 : used + added;
     uint64_t end = used + changed + added + (keep < KEEP_BYTES_MOST ? keep : KEEP_BYTES_MOST);

@@ -235,12 +235,41 @@ static void folders_of_others_are_refused(void **state)
     remove_hosts(folder);
 }
 
+static uint64_t transactions(void *volume)
+{
+    MDB_envinfo info;
+
+    assert_int_equal(mdb_env_info(((ligi_file *)volume)->catalog->env, &info), MDB_SUCCESS);
+    return info.me_last_txnid;
+}
+
+/* What other hosts have committed is in the index before the room for a commit is reserved there:
+ * a full disk could not hold both. */
+static void the_index_catches_up_first(void **state)
+{
+    const char *folder = *state;
+    void *one, *two;
+
+    assert_ok(open_on(folder, "A", "", &one));
+    assert_ok(open_on(folder, "B", "", &two));
+    assert_ok(commit_text(one, 0, "a", "1"));
+    uint64_t before = transactions(one);
+    assert_ok(commit_text(one, 1, "b", "1"));
+    assert_int_equal(transactions(one), before + 1);
+    assert_int_equal(version_of(two), 2);
+    assert_ok(commit_text(two, 2, "c", "1"));
+    assert_ok(commit_text(one, 3, "d", "1"));
+    assert_int_equal(transactions(one), before + 3);
+    close_at(one);
+    close_at(two);
+    remove_hosts(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        folder_test(hosts_commit_in_one_order),
-        folder_test(hosts_that_fell_behind_catch_up),
-        folder_test(ordinary_stores_become_shared),
+        folder_test(hosts_commit_in_one_order),       folder_test(the_index_catches_up_first),
+        folder_test(hosts_that_fell_behind_catch_up), folder_test(ordinary_stores_become_shared),
         folder_test(folders_of_others_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
