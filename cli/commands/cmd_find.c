@@ -1,5 +1,6 @@
 #include "cli.h"
 #include "formats/json.h"
+#include "models/known_names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,28 @@ static void print_json(lig_match *const *matches, size_t count)
     cli_json_close(&writer, ']');
 }
 
+/* A metric or tag that no model of the store has is a mistake, not an empty result. */
+static lig_status check_names(const cli_place *place, lig_store *store, const char *metric,
+                              const lig_find_options *options)
+{
+    cli_known known;
+    lig_status status = LIG_OK;
+    LIG_TRY(cli_known_read(&known, store));
+    if (metric != NULL)
+        status = cli_known_check(&known, 0, metric, place->uri);
+    for (size_t i = 0; i < options->tag_count && status == LIG_OK; i++)
+        status = cli_known_check(&known, 1, options->tags[i].name, place->uri);
+    cli_known_fini(&known);
+    return status;
+}
+
+static void tell_empty(const char *name)
+{
+    fputs("ligament: no other model that was selected shares a layer with '", stderr);
+    cli_put_escaped(stderr, name);
+    fputs("'\n", stderr);
+}
+
 static lig_status find(const cli_call *call, const cli_place *place,
                        const lig_find_options *options)
 {
@@ -73,16 +96,20 @@ static lig_status find(const cli_call *call, const cli_place *place,
     LIG_TRY(cli_place_open(place, "r", &store));
     char *name = NULL;
     lig_status status = cli_checkpoint_name(store, place->name, &name);
+    if (status == LIG_OK && (metric != NULL || options->tag_count > 0))
+        status = check_names(place, store, metric, options);
     if (status == LIG_OK)
         status = lig_store_find_like(store, name, options, &matches, &count);
-    free(name);
     if (status == LIG_OK) {
         if (call->json)
             print_json(matches, count);
         else
             status = print_table(matches, count, metric);
         lig_matches_destroy(matches, count);
+        if (status == LIG_OK && count == 0)
+            tell_empty(name);
     }
+    free(name);
     lig_store_close(store);
     return status;
 }

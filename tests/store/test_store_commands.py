@@ -43,6 +43,21 @@ def test_find(run: Run) -> None:
     assert found[0]["shared_tensors"] == {"l0.w": "l0.w", "l1.w": "l1.w"}
 
 
+def test_find_explains_an_empty_result(run: Run, files: ligament.Store) -> None:
+    files.update("a", tags={"run": "x"})
+    files.save("lone", {"l.w": np.zeros(4)}, graph=Graph([("l", "other")], []))
+    for words in (("#lone",), ("#lone", "--json"), ("#a", "-t", "run=y")):
+        done = run("find", *words)
+        assert done.returncode == 0 and done.stdout in ("", "[]\n")
+        assert f"shares a layer with '{words[0][1:]}'" in done.stderr
+    for words, sentence in (
+        (("#a", "-p", "-ac"), "has the metric 'ac' (known: acc)"),
+        (("#a", "-t", "rum=x"), "has the tag 'rum' (known: run)"),
+    ):
+        done = run("find", *words)
+        assert (done.returncode, done.stdout) == (1, "") and sentence in done.stderr
+
+
 def test_find_refuses(run: Run) -> None:
     for words, status, sentence in (
         (("#nobody",), 1, "no model 'nobody'"),
