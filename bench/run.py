@@ -2,7 +2,7 @@
 """Every benchmark, in at most half an hour on two cores; one table of bars at the end.
 
     run.py [NAME ...] [--keep MACHINE]
-    run.py --page
+    run.py --page [FILE]
 
 Each benchmark gets a limit of time and is stopped when it is over. Samples go to
 bench/out/. --keep writes the bars to bench/results/MACHINE.json and makes docs/performance.md
@@ -28,6 +28,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 OUT, RESULTS = HERE / "out", HERE / "results"
+PAGE = HERE.parent / "docs" / "performance.md"
 GRACE_S = 15
 sys.path.insert(0, str(HERE / "peers"))
 from bars import Bar, collect  # noqa: E402
@@ -195,13 +196,13 @@ def bar_table(bars: list[Bar]) -> list[str]:
     return ["", "| quantity | measured | target |", "|---|---|---|", *map(row, bars)]
 
 
-def write_page() -> None:
+def write_page(page: Path = PAGE) -> None:
     lines = [INTRODUCTION.rstrip()]
     for path in sorted(RESULTS.glob("*.json")):
         lines += section(path.stem, json.loads(path.read_text()))
     for path in sorted((RESULTS / "gpu").glob("*.json")):
         lines += gpu_section(path)
-    (HERE.parent / "docs" / "performance.md").write_text("\n".join(lines) + "\n")
+    page.write_text("\n".join(lines) + "\n")
 
 
 def keep(name: str, found: dict[str, dict[str, Any]]) -> None:
@@ -222,10 +223,17 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PROGRAMS))
     parser.add_argument("--keep", metavar="MACHINE", help="also write bench/results/MACHINE.json")
-    parser.add_argument("--page", action="store_true", help="only write docs/performance.md")
+    parser.add_argument(
+        "--page",
+        nargs="?",
+        type=Path,
+        const=PAGE,
+        metavar="FILE",
+        help="only write docs/performance.md, or FILE",
+    )
     given = parser.parse_args()
     if given.page:
-        write_page()
+        write_page(given.page)
         return 0
     unknown = set(given.names) - set(PROGRAMS)
     if unknown:

@@ -218,6 +218,12 @@ def test_readme(tmp_path, environment, language, number, run_python):
     run(compile_c(tmp_path / "readme.c", environment), cwd=tmp_path, env=environment)
 
 
+def test_the_page_of_figures_is_generated(tmp_path):
+    """docs/performance.md is what bench/results says."""
+    run(sys.executable, ROOT / "bench/run.py", "--page", tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text() == (ROOT / "docs/performance.md").read_text()
+
+
 def test_readme_has_examples():
     assert len(examples("python")) == 5  # one a module
 
