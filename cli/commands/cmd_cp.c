@@ -453,6 +453,10 @@ static lig_status open_and_copy(copying *self)
 static lig_status check_values(const cli_call *call)
 {
     const char *target = call->words[call->word_count - 1];
+    if (strcmp(target, "-") == 0)
+        return cli_wrong(call, lig_fail(LIG_E_INVALID,
+                                        "cp does not write to standard output, '-' (name a file, "
+                                        "or './-' for a store)"));
     LIG_TRY(cli_once(call, "part"));
     LIG_TRY(cli_once(call, "strip"));
     if (cli_has(call, "like") && !cli_ends_with(target, ".keras"))

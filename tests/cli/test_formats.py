@@ -334,6 +334,13 @@ def test_two_sources_of_one_name(ligament, tmp_path):
     ligament("cp", "one", "two", "store", "-r")
 
 
+@pytest.mark.parametrize("source", ["a.npz", "a.pt"])
+def test_standard_output_is_no_store(ligament, tmp_path, source):
+    numpy.savez(tmp_path / "a.npz", x=numpy.arange(3))
+    assert "standard output" in ligament.fails("cp", source, "-", status=2)
+    assert not (tmp_path / "-").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
