@@ -7,9 +7,12 @@ import contextlib
 import json
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ligament
@@ -23,8 +26,8 @@ HERE = Path(__file__).parent
 class Server:
     """`ligament serve`, on another port each time it starts."""
 
-    def __init__(self, program: Path, folder: Path):
-        self.program, self.folder = program, folder
+    def __init__(self, program: Path, folder: Path, *options: str):
+        self.program, self.folder, self.options = program, folder, options
         self.process: subprocess.Popen | None = None
 
     @property
@@ -41,6 +44,7 @@ class Server:
                 str(self.folder / "address"),
                 "--lease-timeout",
                 "2",
+                *self.options,
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -245,6 +249,72 @@ def test_shared_memory_that_changes(program, tmp_path):
             not np.array_equal(store.load(name)["w"], content(name, 24 << 20)) for name in models
         ]
         assert any(changed)  # the attack did reach the data
+
+
+class SlowWire:
+    """Forwards one connection to a server: 1.7 MB/s to it, and all that comes back."""
+
+    def __init__(self, address: str):
+        host, port = address.split(":")
+        self.to = (host, int(port))
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.sent, self.seconds_a_byte = 0, 6e-7
+        self.uri = f"ligament://127.0.0.1:{self.listener.getsockname()[1]}?transport=tcp"
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self) -> None:
+        with self.listener:
+            self.client, _ = self.listener.accept()
+        self.server = socket.create_connection(self.to)
+        threading.Thread(target=self.forward_replies, daemon=True).start()
+        with contextlib.suppress(OSError):
+            while data := self.client.recv(32 << 10):
+                self.server.sendall(data)
+                self.sent += len(data)
+                time.sleep(len(data) * self.seconds_a_byte)
+        self.cut()
+
+    def forward_replies(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self.server.recv(32 << 10):
+                self.client.sendall(data)
+        self.cut()
+
+    def cut(self) -> None:
+        for end in (self.client, self.server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_slow_save_makes_room(program, tmp_path):
+    """It may take as long as it likes unless others wait for its buffers."""
+    server = Server(Path(program), tmp_path, "--max-bytes-in-flight", "135M")
+    with contextlib.ExitStack() as stack:
+        server.start()
+        stack.callback(server.kill)
+        address = (tmp_path / "address").read_text().strip()
+        wires = [SlowWire(address) for _ in range(3)]
+        threads = stack.enter_context(ThreadPoolExecutor(3))
+        saves = []
+        for i, wire in enumerate(wires):
+            slow = stack.enter_context(ligament.Store(wire.uri))
+            saves.append(
+                threads.submit(slow.save, f"slow-{i}", {"w": content(f"slow-{i}", 24 << 20)})
+            )
+            stack.callback(wire.cut)
+        while any(wire.sent < 1 << 20 for wire in wires):
+            time.sleep(0.01)
+        with ligament.Store(server.uri) as store:
+            store.save("fast", {"w": content("fast-0", 24 << 20)})
+            for wire in wires:
+                wire.seconds_a_byte = 0
+            said = {f"slow-{i}": save.exception() for i, save in enumerate(saves)}
+            assert any(
+                isinstance(error, TimeoutError) and "less than 4 MiB in 2 s while" in str(error)
+                for error in said.values()
+            )
+            names = {"fast", *(name for name, error in said.items() if error is None)}
+            assert {model.name for model in store.models()} == names
 
 
 @pytest.mark.soak

@@ -124,8 +124,9 @@ typedef struct ligi_served_watches {
 typedef struct ligi_served_uploads {
     pthread_mutex_t lock; /* guards all below, and the members of uploads that say so */
     pthread_cond_t changed;
-    size_t count, active, open; /* threads; with buffers; in parts */
-    uint64_t bytes;             /* in flight, of those with buffers */
+    size_t count, active, open;  /* threads; with buffers; in parts */
+    uint64_t bytes;              /* in flight, of those with buffers */
+    ligi_served_upload *waiting; /* for buffers; first come, first served */
 } ligi_served_uploads;
 
 struct lig_server {

@@ -221,6 +221,54 @@ static void test_saves_count_as_bytes_in_flight(void **state)
     raw_open(raw, lig_server_address(self->server), 1);
 }
 
+static void assert_flight(const fixture *self, uint64_t mebibytes)
+{
+    while (in_flight(self) < mebibytes << 20)
+        sched_yield();
+    assert_int_equal(in_flight(self), mebibytes << 20);
+}
+
+static void assert_waits(raw_client *raw)
+{
+    for (int i = 0; i < 100; i++)
+        assert_ok(raw_ask(raw, LIGI_SERVED_PING, NULL));
+    assert_int_equal(raw->needs, 0);
+}
+
+/* A large save is not overtaken by smaller ones, which could go on for ever; but nobody waits for
+ * one that waits only for other saves of its client. */
+static void test_saves_wait_in_order(void **state)
+{
+    enum { LARGE = 32 << 20, SMALL = 1 << 20 };
+    fixture *self = *state;
+    raw_client *raw = &self->raw, small, large, last;
+    raw_open(&small, lig_server_address(self->server), 2);
+    raw_open(&large, lig_server_address(self->server), 3);
+    raw_open(&last, lig_server_address(self->server), 4);
+    for (uint64_t id = 1; id <= 3; id++) {
+        begin_save(raw, id, 0, LARGE);
+        assert_flight(self, id * 20);
+    }
+    begin_save(raw, 4, 0, SMALL);
+    assert_flight(self, 61);
+    begin_save(raw, 5, 0, SMALL); /* a client may have four */
+    begin_save(&small, 12, 0, SMALL);
+    assert_flight(self, 62);
+    begin_save(&large, 13, 0, LARGE);
+    assert_waits(&large);
+    begin_save(&last, 14, 0, SMALL);
+    assert_waits(&last);
+    assert_int_equal(in_flight(self), 62 << 20);
+    cancel(raw, 100, 2);
+    assert_status(raw_wait(raw, 2), LIG_E_CLOSED);
+    assert_flight(self, 64);
+    assert_ok(ligi_net_wait(large.net, is_needed, &large, RAW_NS));
+    assert_ok(ligi_net_wait(last.net, is_needed, &last, RAW_NS));
+    raw_close(&small);
+    raw_close(&large);
+    raw_close(&last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_a_client_holds_has_a_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saves_in_parts_have_a_limit, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_saves_count_as_bytes_in_flight, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_saves_wait_in_order, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

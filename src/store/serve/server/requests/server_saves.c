@@ -311,12 +311,12 @@ static lig_status run_whole(ligi_served_call *call, ligi_served_saving *saving)
 {
     if (saving->what.bytes != call->job->data_bytes ||
         saving->what.bytes > LIGI_SERVED_SMALL_SAVE_BYTES)
-        return lig_fail(
-            LIG_E_CORRUPT,
-            "malformed message of a served store: %llu bytes of tensors, but %llu were "
-            "announced, and the limit is %llu",
-            (unsigned long long)call->job->data_bytes, (unsigned long long)saving->what.bytes,
-            (unsigned long long)LIGI_SERVED_SMALL_SAVE_BYTES);
+        return lig_fail(LIG_E_CORRUPT,
+                        "malformed message of a served store: %llu bytes of tensors, but %llu were "
+                        "announced, and the limit is %llu",
+                        (unsigned long long)call->job->data_bytes,
+                        (unsigned long long)saving->what.bytes,
+                        (unsigned long long)LIGI_SERVED_SMALL_SAVE_BYTES);
     LIG_TRY(ligi_served_once(call, &saving->once, save_whole, saving));
     return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
                                  : ligi_served_saving_reply(saving, call);

@@ -50,26 +50,40 @@ static int wait_change(ligi_served_upload *upload, const struct timespec *end)
     return pthread_cond_wait(&all->changed, &all->lock) == 0;
 }
 
+static lig_status too_slow(const ligi_served_upload *upload, int others_wait)
+{
+    double seconds = (double)upload->server->options.lease_ns / 1e9;
+    const char *name = upload->saving.what.name;
+    if (others_wait)
+        return lig_fail(LIG_E_TIMEOUT,
+                        "timeout: the client that saves '%s' has sent less than 4 MiB in %.3g s "
+                        "while other saves wait (--lease-timeout)",
+                        name, seconds);
+    return lig_fail(LIG_E_TIMEOUT,
+                    "timeout: the client that saves '%s' has sent nothing for %.3g s "
+                    "(--lease-timeout)",
+                    name, seconds);
+}
+
+/* Data that arrive slowly are progress, unless other saves wait for the buffers. */
 static lig_status wait_there(ligi_served_upload *upload, const ligi_served_piece *what)
 {
     ligi_served_uploads *all = &upload->server->uploads;
     int64_t lease_ns = upload->server->options.lease_ns;
     struct timespec end = ligi_deadline(lease_ns);
-    int late = 0;
+    int late = 0, arriving = 0;
     pthread_mutex_lock(&all->lock);
     while (what->state != LIGI_PIECE_THERE && !ligi_served_upload_is_over(upload) && !late) {
         if (wait_change(upload, &end))
             continue;
-        late = upload->session->landing == NULL; /* data that arrive slowly are progress */
+        arriving = upload->session->landing != NULL;
+        late = !arriving || all->waiting;
         end = ligi_deadline(lease_ns);
     }
     int there = what->state == LIGI_PIECE_THERE;
     pthread_mutex_unlock(&all->lock);
     if (late && !there)
-        return lig_fail(LIG_E_TIMEOUT,
-                        "timeout: the client that saves '%s' has sent nothing for %.3g s "
-                        "(--lease-timeout)",
-                        upload->saving.what.name, (double)lease_ns / 1e9);
+        return too_slow(upload, arriving);
     return there ? LIG_OK : ligi_served_upload_fail(upload);
 }
 

@@ -26,7 +26,8 @@ typedef struct ligi_served_piece {
 } ligi_served_piece;
 
 struct ligi_served_upload {
-    ligi_served_upload *next; /* in its session, under the endpoint's lock */
+    ligi_served_upload *next;         /* in its session, under the endpoint's lock */
+    ligi_served_upload *next_waiting; /* in the server, under the uploads' lock */
     lig_server *server;
     ligi_served_session *session; /* held */
     ligi_served_job *job, *reaping;

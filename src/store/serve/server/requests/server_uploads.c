@@ -5,9 +5,9 @@
 #include "store/serve/server/requests/server_changes.h"
 #include "store/serve/server/requests/server_upload_source.h"
 #include "store/serve/server/server_dispatch.h"
-#include "store/serve/server/workers/server_queue.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -131,11 +131,25 @@ static uint64_t charge_of(const ligi_served_upload *upload)
     return bytes < most ? bytes : most;
 }
 
-/* The lock is held. */
+/* The lock is held, here and in the next four. */
+static int session_is_full(const ligi_served_upload *upload)
+{
+    return upload->session->active_uploads >= SESSION_ACTIVE_MAX;
+}
+
+/* One that waits for other saves of its own client does not hold up those behind it. */
+static int comes_later(const ligi_served_upload *upload)
+{
+    const ligi_served_upload *ahead = upload->server->uploads.waiting;
+    while (ahead && ahead != upload && session_is_full(ahead))
+        ahead = ahead->next_waiting;
+    return ahead && ahead != upload;
+}
+
 static int has_room(const ligi_served_upload *upload, uint64_t bytes)
 {
     const ligi_served_uploads *all = &upload->server->uploads;
-    return all->active < ACTIVE_MAX && upload->session->active_uploads < SESSION_ACTIVE_MAX &&
+    return !session_is_full(upload) && !comes_later(upload) && all->active < ACTIVE_MAX &&
            all->bytes + bytes <= bytes_max(upload);
 }
 
@@ -148,6 +162,23 @@ static void count_active(ligi_served_upload *upload, uint64_t bytes)
     atomic_fetch_add(&upload->server->flight, bytes);
 }
 
+/* Until it has room or is over. */
+static void wait_for_room(ligi_served_upload *upload, uint64_t bytes)
+{
+    ligi_served_uploads *all = &upload->server->uploads;
+    ligi_served_upload **at = &all->waiting;
+    while (*at)
+        at = &(*at)->next_waiting;
+    *at = upload;
+    pthread_cond_broadcast(&all->changed); /* those that send slowly have less time now */
+    while (!ligi_served_upload_is_over(upload) && !has_room(upload, bytes))
+        pthread_cond_wait(&all->changed, &all->lock);
+    for (at = &all->waiting; *at != upload;)
+        at = &(*at)->next_waiting;
+    *at = upload->next_waiting;
+    pthread_cond_broadcast(&all->changed); /* it may be the turn of the one behind */
+}
+
 /* Buffers have a limit: the others wait. A save in parts may last as long as its training, and is
  * not counted: a client may have many, and no thread waits for it. */
 static lig_status begin_active(ligi_served_upload *upload)
@@ -157,8 +188,7 @@ static lig_status begin_active(ligi_served_upload *upload)
     if (ligi_served_upload_in_parts(upload))
         return LIG_OK;
     pthread_mutex_lock(&all->lock);
-    while (!ligi_served_upload_is_over(upload) && !has_room(upload, bytes))
-        pthread_cond_wait(&all->changed, &all->lock);
+    wait_for_room(upload, bytes);
     int over = ligi_served_upload_is_over(upload);
     if (!over)
         count_active(upload, bytes);

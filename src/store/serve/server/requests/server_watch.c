@@ -5,8 +5,8 @@
 #include "store/catalog/catalog_view.h"
 #include "store/catalog/commit_event.h"
 #include "store/serve/message/served_state.h"
-#include "store/serve/server/workers/server_queue.h"
 #include "store/serve/server/server_roles.h"
+#include "store/serve/server/workers/server_queue.h"
 
 #include <stdlib.h>
 #include <string.h>
