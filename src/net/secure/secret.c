@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
+#include "base/boot.h"
 #include "base/error.h"
 #include "base/files/plain.h"
 #include "net/secure/secret_file.h"
@@ -16,8 +16,7 @@ lig_status lig_secret_make(char text[LIG_SECRET_TEXT_MAX])
     static const char digits[] = "0123456789abcdef";
     uint8_t random[(LIG_SECRET_TEXT_MAX - 1) / 2];
 
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return ligi_fail_errno(errno, "getrandom failed for a secret");
+    LIG_TRY(ligi_random(random, sizeof random));
     for (size_t i = 0; i < sizeof random; i++) {
         text[2 * i] = digits[random[i] >> 4];
         text[2 * i + 1] = digits[random[i] & 15];

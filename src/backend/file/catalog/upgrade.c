@@ -9,6 +9,7 @@
 #include "backend/file/marker.h"
 #include "backend/file/names.h"
 #include "backend/file/packs/engine.h"
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -19,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define TELL_NS INT64_C(1000000000)
@@ -247,8 +247,7 @@ static lig_status make_log(upgrade_run *run)
 {
     ligi_file_log *log = &run->catalog->log;
 
-    if (getrandom(log->id, sizeof log->id, 0) != (ssize_t)sizeof log->id)
-        return lig_fail(LIG_E_IO, "%s: getrandom failed", run->catalog->place);
+    LIG_TRY(ligi_random(log->id, sizeof log->id));
     run->at.chain = ligi_clog_chain_start(log->id);
     LIG_TRY(make_checkpoint(run));
     return ligi_file_log_create(log, &run->at);

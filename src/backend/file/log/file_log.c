@@ -4,6 +4,7 @@
 #include "backend/file/log/log_start.h"
 #include "backend/file/log/log_sync.h"
 #include "backend/file/packs/engine.h"
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -13,7 +14,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define SEGMENT_BYTES (UINT64_C(128) << 10) /* a new one */
@@ -309,9 +309,7 @@ static lig_status make_segment(ligi_file_log *log, const ligi_clog_position *aft
 
 lig_status ligi_file_log_new_id(ligi_file_log *log)
 {
-    if (getrandom(log->id, sizeof log->id, 0) == (ssize_t)sizeof log->id)
-        return LIG_OK;
-    return ligi_fail_errno(errno, "%s: getrandom failed", log->folder.place);
+    return ligi_random(log->id, sizeof log->id);
 }
 
 lig_status ligi_file_log_create(ligi_file_log *log, const ligi_clog_position *after)

@@ -1,15 +1,14 @@
 #include "store/serve/server/server_roles.h"
 
+#include "base/boot.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "net/link/key_binding.h"
 #include "store/serve/roles/rights.h"
 #include "store/serve/server/server_session.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { DENIALS_LOGGED = 100 }; /* of one session: a client must not fill the log */
 
@@ -129,14 +128,9 @@ lig_status ligi_served_role_of(lig_server *server, const ligi_link *link,
 
 lig_status ligi_served_pass_make(ligi_served_session *session)
 {
-    ssize_t got;
     if (session->role.tag == 0 || !session->same_host || ligi_link_tag(session->link) == 0)
         return LIG_OK;
-    do
-        got = getrandom(session->pass, sizeof session->pass, 0);
-    while (got < 0 && errno == EINTR);
-    return got == (ssize_t)sizeof session->pass ? LIG_OK
-                                                : ligi_fail_errno(errno, "getrandom failed");
+    return ligi_random(session->pass, sizeof session->pass);
 }
 
 /* --- rights --- */

@@ -1,5 +1,6 @@
 #include "store/serve/server/requests/server_descriptors.h"
 
+#include "base/boot.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/progress.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -147,15 +147,6 @@ void ligi_served_descriptors_tick(lig_server *server, int64_t now_ns)
 
 /* --- open and close --- */
 
-static lig_status random_bytes(void *out, size_t bytes)
-{
-    ssize_t got;
-    do
-        got = getrandom(out, bytes, 0);
-    while (got < 0 && errno == EINTR);
-    return got == (ssize_t)bytes ? LIG_OK : ligi_fail_errno(errno, "getrandom failed");
-}
-
 static lig_status listen_at(const char *name, int *out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -178,7 +169,7 @@ static lig_status open_socket(struct ligi_served_descriptors *self)
 {
     uint64_t random;
     int fd;
-    LIG_TRY(random_bytes(&random, sizeof random));
+    LIG_TRY(ligi_random(&random, sizeof random));
     snprintf(self->name, sizeof self->name, "ligament-%ld-%016llx", (long)self->server->pid,
              (unsigned long long)random);
     LIG_TRY(listen_at(self->name, &fd));
@@ -271,7 +262,7 @@ lig_status ligi_served_descriptor_run(ligi_served_call *call)
         return lig_fail(
             LIG_E_UNSUPPORTED,
             "descriptors are for clients on the server's host, and for stores in files");
-    LIG_TRY(random_bytes(reply.token, sizeof reply.token));
+    LIG_TRY(ligi_random(reply.token, sizeof reply.token));
     LIG_TRY(volume->ops->pack_size(volume->self, pack, &reply.pack_bytes));
     LIG_TRY(volume->ops->pack_descriptor(volume->self, pack, &fd));
     ligi_net_lock(call->server->net);
