@@ -222,33 +222,31 @@ def test_shared_memory_that_changes(program, tmp_path):
     with contextlib.ExitStack() as stack:
         server.start()
         stack.callback(server.kill)
-        saved = 0
+        attacks = changed = 0
         with ligament.Store(server.uri) as store:
-            for number in range(8):
+            while attacks < 8 or changed == 0:  # when the memory is hit is chance
+                assert attacks < 200, "no attack reached the data"
+                name = f"hostile-{attacks}"
+                attacks += 1
                 hostile = subprocess.run(
                     [
                         sys.executable,
                         str(HERE / "hostile_writer.py"),
                         f"ligament://@{tmp_path}/address",
-                        f"hostile-{number}",
+                        name,
                     ],
                     capture_output=True,
                     text=True,
                     timeout=120,
                 )
-                saved += "saved" in hostile.stdout
-                name = f"honest-{number}"
-                store.save(name, {"w": content(name, 200_000)})
-                assert np.array_equal(store.load(name)["w"], content(name, 200_000))
-        assert saved > 0
+                if "saved" in hostile.stdout:
+                    changed += not np.array_equal(store.load(name)["w"], content(name, 24 << 20))
+                honest = f"honest-{attacks}"
+                store.save(honest, {"w": content(honest, 200_000)})
+                assert np.array_equal(store.load(honest)["w"], content(honest, 200_000))
         server.end()
     with ligament.Store(str(tmp_path / "store")) as store:
         assert store.check().problems == []
-        models = [model.name for model in store.models() if model.name.startswith("hostile")]
-        changed = [
-            not np.array_equal(store.load(name)["w"], content(name, 24 << 20)) for name in models
-        ]
-        assert any(changed)  # the attack did reach the data
 
 
 class SlowWire:
