@@ -69,18 +69,29 @@ static lig_status save(lig_store *store, int number, int64_t floats)
     return lig_store_save(store, name, &tensor, 1, NULL);
 }
 
-static void take_rest(const char *folder)
+static uint64_t free_bytes(const char *folder)
+{
+    struct statvfs room;
+    assert_int_equal(statvfs(folder, &room), 0);
+    return (uint64_t)room.f_bavail * room.f_frsize;
+}
+
+/* Another file takes what is free except for `left` bytes. */
+static void take(const char *folder, uint64_t left)
 {
     static const uint8_t page[4096] = {1};
     char path[64];
-    struct statvfs room;
     snprintf(path, sizeof path, "%s/rest", folder);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    while (write(fd, page, sizeof page) == (ssize_t)sizeof page)
+    while (free_bytes(folder) > left && write(fd, page, sizeof page) == (ssize_t)sizeof page)
         ;
     close(fd);
-    assert_int_equal(statvfs(folder, &room), 0);
-    assert_int_equal(room.f_bavail, 0);
+    assert_true(free_bytes(folder) <= left);
+}
+
+static void take_rest(const char *folder)
+{
+    take(folder, 0);
 }
 
 /* Saves more models until nothing fits, takes the rest, and returns how many models there are. */
@@ -108,15 +119,20 @@ static void compact(lig_store *store)
     lig_report_destroy(report);
 }
 
-/* The disk is full: everything can be removed, and saves succeed again. */
-static void empty(lig_store *store, int count)
+static void retire(lig_store *store, int first, int end)
 {
     char name[16];
-    compact(store);
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < end; i++) {
         snprintf(name, sizeof name, "m%d", i);
         assert_ok(lig_store_retire(store, name));
     }
+}
+
+/* The disk is full: everything can be removed, and saves succeed again. */
+static void empty(lig_store *store, int count)
+{
+    compact(store);
+    retire(store, 0, count);
     compact(store);
     assert_ok(save(store, 0, LARGE));
     lig_report *report;
@@ -172,6 +188,56 @@ static void no_room_for_the_index(void **state)
     take_rest(folder);
     count = fill_after(store, folder, 1, count);
     empty(store, count);
+    lig_store_close(store);
+}
+
+static lig_store *open_on(const char *folder, const char *size, const char *options)
+{
+    char uri[128], data[32];
+    lig_store *store;
+    snprintf(data, sizeof data, "size=%s", size);
+    assert_int_equal(mount(NULL, folder, NULL, MS_REMOUNT, data), 0);
+    snprintf(uri, sizeof uri, "%s/store%s", folder, options);
+    assert_ok(lig_store_open(&store, uri));
+    return store;
+}
+
+/* The log gets a new segment when little is left, and another file takes the rest right after. */
+static void room_moves_with_the_log(void **state)
+{
+    enum { MODELS = 3000, FLOATS = 225, FIRST = 3 };
+    const char *folder = *state;
+    if (!mounted)
+        skip();
+    lig_store *store = open_on(folder, "24m", "");
+    for (int i = 0; i < MODELS; i++)
+        assert_ok(save(store, i, FLOATS));
+    take(folder, 300000);
+    retire(store, 0, FIRST);
+    take_rest(folder);
+    retire(store, FIRST, MODELS);
+    assert_ok(save(store, 0, FLOATS));
+    lig_store_close(store);
+}
+
+static void many_models(void **state)
+{
+    if (!mounted)
+        skip();
+    lig_store *store = open_on(*state, "60m", "");
+    int count = fill(store, *state, 1);
+    assert_true(count > 10000);
+    empty(store, count);
+    lig_store_close(store);
+}
+
+/* The room moves from segment to segment, whenever one is full. */
+static void many_small_segments(void **state)
+{
+    if (!mounted)
+        skip();
+    lig_store *store = open_on(*state, "24m", "?log=128K");
+    empty(store, fill(store, *state, 225));
     lig_store_close(store);
 }
 
@@ -309,6 +375,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_packs_small_log, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_packs_tiny_models, set_up, tear_down),
         cmocka_unit_test_setup_teardown(no_room_for_the_index, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(room_moves_with_the_log, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(many_small_segments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tensors, set_up, tear_down),
     };

@@ -16,14 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
 #define GRACE_S 10                             /* superseded files are kept for this time */
 #define FULL_BYTES (UINT64_C(16) << 20)        /* unless there is less room */
 #define COPIED_BYTES_MOST (UINT64_C(64) << 20) /* of an index, while the write lock is held */
-#define LAST_BYTES (UINT64_C(1) << 20)         /* with less, only the last checkpoint is kept */
 #define COMMITS_MOST 8192                      /* between checkpoints of a numbered log */
 #define COMMIT_BYTES (UINT64_C(64) << 10)      /* of a checkpoint that one commit is worth */
 
@@ -331,21 +329,14 @@ static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t nu
                : 0;
 }
 
-static uint64_t bytes_left(const ligi_file_catalog *self)
-{
-    struct statvfs room;
-
-    return fstatvfs(self->log.folder.fd, &room) == 0 ? (uint64_t)room.f_bavail * room.f_frsize
-                                                     : UINT64_MAX;
-}
-
 /* A checkpoint frees the space of retired items in the log, but a full disk may lack the space for
  * it: one is tried when half as much as before has to be written to it. */
 int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
     uint64_t keep = self->log.keep;
 
-    if (!(edit->flags & LIG_EDIT_FREES) || bytes_left(self) >= LAST_BYTES)
+    if (!(edit->flags & LIG_EDIT_FREES) ||
+        ligi_clog_bytes_left(&self->log.folder) >= LIGI_CLOG_TIGHT_BYTES)
         return 0;
     if (keep > self->tight / 2 && keep <= self->tight)
         return 0;
@@ -354,14 +345,14 @@ int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *ed
 }
 
 /* The checkpoint from which on everything is kept; 0: all of them. It is not the last one, unless
- * the disk is full, and what it supersedes has been superseded for a while: a reader may still use
- * an earlier snapshot or position. */
-static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count)
+ * the disk has few bytes `left`, and what it supersedes has been superseded for a while: a reader
+ * may still use an earlier snapshot or position. */
+static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count,
+                            uint64_t left)
 {
     int64_t now_s = ligi_date_ns() / 1000000000;
 
-    uint64_t left = bytes_left(self);
-    if (left < LAST_BYTES && count > 0)
+    if (left < LIGI_CLOG_TIGHT_BYTES && count > 0)
         return numbers[count - 1];
     for (size_t i = count; i-- > 1;) {
         int64_t age = now_s - named_s(self, LIGI_NAME_CHECKPOINT, numbers[i - 1]);
@@ -372,13 +363,13 @@ static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, si
 }
 
 /* Removes checkpoints before the one that is kept, and segments that it covers. */
-static lig_status remove_old(ligi_file_catalog *self)
+static lig_status remove_old(ligi_file_catalog *self, uint64_t left)
 {
     uint64_t *numbers;
     size_t count;
 
     LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
-    uint64_t kept = choose_kept(self, numbers, count);
+    uint64_t kept = choose_kept(self, numbers, count, left);
     for (size_t i = 0; i < count && numbers[i] < kept; i++)
         (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
     free(numbers);
@@ -528,6 +519,18 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     return status;
 }
 
+/* A full disk may have room once the files are gone that the last checkpoint supersedes. */
+static lig_status make_or_clean(ligi_file_catalog *self)
+{
+    checkpoint_run run = {.catalog = self}, again = {.catalog = self};
+
+    lig_status status = make(&run, 0);
+    if (status == LIG_OK || self->log.numbered != 0 || !ligi_clog_is_full(lig_error_number()))
+        return status;
+    LIG_TRY(remove_old(self, 0));
+    return make(&again, 0);
+}
+
 void ligi_checkpointing(ligi_file_catalog *self, int now)
 {
     int due = now;
@@ -535,11 +538,12 @@ void ligi_checkpointing(ligi_file_catalog *self, int now)
     if (ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, 0) != LIG_OK)
         return;
     lig_status status = now ? LIG_OK : is_due(self, &due);
-    checkpoint_run run = {.catalog = self};
     if (status == LIG_OK && due)
-        status = make(&run, 0);
+        status = make_or_clean(self);
     if (status == LIG_OK && due)
-        status = self->log.numbered != 0 ? remove_old_numbered(self) : remove_old(self);
+        status = self->log.numbered != 0
+                     ? remove_old_numbered(self)
+                     : remove_old(self, ligi_clog_bytes_left(&self->log.folder));
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: cannot write a checkpoint of the log: %s", self->place,

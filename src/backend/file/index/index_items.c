@@ -15,7 +15,6 @@
 #define REF_BYTES 37                      /* file, offset, version, hash, bytes, tag */
 #define POSITION_BYTES 32
 #define ERASE_BYTES 128 /* of a record for each item: a model has three or more */
-#define ERASE_MOST (UINT64_C(8) << 20)
 
 typedef struct value_ref {
     uint64_t file, offset, version, hash;
@@ -77,7 +76,7 @@ uint64_t ligi_mdb_erase_bytes(const ligi_mdb_txn *index)
 
     if (mdb_stat(index->txn, index->dbi, &stat) != MDB_SUCCESS)
         return 0;
-    return stat.ms_entries < ERASE_MOST / ERASE_BYTES ? stat.ms_entries * ERASE_BYTES : ERASE_MOST;
+    return stat.ms_entries * ERASE_BYTES;
 }
 
 static int make_binding(const uint8_t id[16], uint8_t bytes[32])

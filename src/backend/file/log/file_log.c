@@ -541,12 +541,28 @@ static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_sta
     return ligi_failure_publish(&failure);
 }
 
+/* The room that is kept in this segment goes to the next one: before it is given back, if the disk
+ * has as much, so that nobody else takes it. */
+static void move_room(ligi_file_log *log, const ligi_clog_position *at)
+{
+    uint64_t end = SMALL_BYTES + log->keep;
+    ligi_clog_file *next;
+
+    if (ligi_clog_tail_file(log, at->version + 1, &next) != LIG_OK)
+        return;
+    int full = ligi_clog_keep(&log->folder, next, end) != LIG_OK;
+    ligi_clog_give_back(&log->folder, at->segment);
+    if (full)
+        ligi_clog_keep_most(&log->folder, next, end);
+    ligi_clog_folder_release(&log->folder, next);
+}
+
 /* On a full disk the next segment gets the room that this one has left. If that is not enough, this
  * one takes it back. */
 static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *at)
 {
     uint64_t size, stored;
-    ligi_clog_file *file, *next;
+    ligi_clog_file *file;
     ligi_failure failure;
 
     LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
@@ -556,13 +572,9 @@ static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *a
     file->kept = 0;
     if (status == LIG_OK)
         status = make_segment(log, at, &(ligi_writer){0}, 1);
-    if (status == LIG_OK && ligi_clog_segment_file(log, at->version + 1, &next) == LIG_OK) {
-        (void)ligi_clog_keep(&log->folder, next, SMALL_BYTES + log->keep);
-        ligi_clog_folder_release(&log->folder, next);
-    }
     ligi_failure_take(&failure, status);
     if (status != LIG_OK && ligi_clog_extend(&log->folder, file->fd, at->offset, size) == LIG_OK)
-        (void)ligi_clog_keep(&log->folder, file, stored);
+        ligi_clog_keep_most(&log->folder, file, stored);
     ligi_clog_folder_release(&log->folder, file);
     return ligi_failure_publish(&failure);
 }
@@ -582,12 +594,14 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
     if (status == LIG_E_BUSY)
         return replace_segment(log, at, visitor);
     LIG_TRY(status);
+    if (at->segment == at->version + 1) /* it is empty */
+        return LIG_OK;
     status = make_segment(log, at, &(ligi_writer){0}, 0);
     if (status != LIG_OK && ligi_clog_is_full(lig_error_number()))
         status = make_from_room(log, at);
     if (status != LIG_OK)
         return stay(log, at, status);
-    ligi_clog_give_back(&log->folder, at->segment);
+    move_room(log, at);
     at->segment = at->version + 1;
     at->offset = LIGI_SEGMENT_HEADER_BYTES;
     at->last = 0;

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define SEGMENT_MAGIC "LIGSEG"
@@ -23,6 +24,7 @@
 #define LOOK_EVERY 64
 #define STEP_BYTES_LEAST (UINT64_C(128) << 10)
 #define STEP_BYTES_MOST (UINT64_C(4) << 20)
+#define STEP_BYTES_KEPT (UINT64_C(4) << 10)
 #define RESERVE_BYTES (UINT64_C(64) << 10) /* for commits that free space on a full disk */
 
 lig_status ligi_clog_folder_open(ligi_clog_folder *folder, int store_fd, const char *place,
@@ -386,6 +388,13 @@ int ligi_clog_is_full(int error_number)
     return error_number == ENOSPC || error_number == EDQUOT;
 }
 
+uint64_t ligi_clog_bytes_left(const ligi_clog_folder *folder)
+{
+    struct statvfs room;
+
+    return fstatvfs(folder->fd, &room) == 0 ? (uint64_t)room.f_bavail * room.f_frsize : UINT64_MAX;
+}
+
 lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t from, uint64_t to)
 {
     static const uint8_t zeros[64 << 10];
@@ -442,6 +451,22 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
     return LIG_OK;
 }
 
+void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end)
+{
+    uint64_t size, stored;
+
+    if (ligi_clog_keep(folder, segment, end) == LIG_OK ||
+        ligi_clog_measure(folder, segment->fd, &size, &stored) != LIG_OK)
+        return;
+    for (uint64_t step = end > size ? end - size : 0; step >= STEP_BYTES_KEPT && size < end;) {
+        uint64_t to = size + step < end ? size + step : end;
+        if (ligi_clog_allocate(segment->fd, size, to) == 0)
+            size = to;
+        else
+            step /= 2;
+    }
+}
+
 void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment)
 {
     uint64_t size, stored;
@@ -473,9 +498,13 @@ lig_status ligi_clog_make_room(const ligi_clog_folder *folder, ligi_clog_file *s
                                const ligi_clog_room *room)
 {
     uint64_t size, stored, need = room->end + RESERVE_BYTES;
+    lig_status status = LIG_OK;
 
     LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
-    lig_status status = need > size ? extend_to(folder, segment->fd, size, need) : LIG_OK;
+    if (need > size && room->frees && ligi_clog_bytes_left(folder) < LIGI_CLOG_TIGHT_BYTES)
+        status = ligi_clog_extend(folder, segment->fd, size, room->end);
+    else if (need > size)
+        status = extend_to(folder, segment->fd, size, need);
     if (status == LIG_OK && !room->frees && stored < need + room->keep)
         status = ligi_clog_keep(folder, segment, need + room->keep);
     if (status == LIG_OK || !room->frees || !ligi_clog_is_full(lig_error_number()))

@@ -88,6 +88,12 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
                                     ligi_segment_header *header);
 
 int ligi_clog_is_full(int error_number);
+
+/* The bytes that are free on the disk; UINT64_MAX: not known. With fewer than LIGI_CLOG_TIGHT_BYTES,
+ * nothing is taken ahead of use. */
+#define LIGI_CLOG_TIGHT_BYTES (UINT64_C(1) << 20)
+uint64_t ligi_clog_bytes_left(const ligi_clog_folder *folder);
+
 /* Writes zeros to [from, to) of a segment. */
 lig_status ligi_clog_extend(const ligi_clog_folder *folder, int fd, uint64_t from, uint64_t to);
 /* The size of a file, and the bytes that it has on the disk. */
@@ -101,6 +107,9 @@ int ligi_clog_allocate(int fd, uint64_t from, uint64_t to);
 /* Allocates the bytes up to `end`, also beyond the end of the file: its size stays. Fails only if
  * the disk is full: not every file system can do that. Under LIGI_HEAD_WRITE. */
 lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
+
+/* Likewise, or as far as there is room. */
+void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
 
 /* Undoes that: another segment follows. */
 void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment);
