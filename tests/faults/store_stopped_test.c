@@ -1,7 +1,7 @@
 /* A process is stopped, or killed, at each of the system calls of a commit, while it holds the lock
  * of those who write or syncs for everybody. The others read, save or end with a timeout that names
  * it; and when it continues, it does no harm. */
-#include "backend/file/log/head.h"
+#include "backend/file/log/head/head.h"
 #include "faults/traced_store.h"
 
 #define SAVE "save new - 100 1 1000" /* in the catalog: its only sync is that of the log */

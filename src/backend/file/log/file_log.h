@@ -3,7 +3,7 @@
 #ifndef LIGI_FILE_LOG_H
 #define LIGI_FILE_LOG_H
 
-#include "backend/file/log/head.h"
+#include "backend/file/log/head/head.h"
 #include "backend/file/log/log_folder.h"
 #include "backend/file/log/numbered.h"
 #include "backend/log/log_record.h"

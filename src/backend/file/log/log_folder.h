@@ -89,7 +89,7 @@ lig_status ligi_segment_header_read(const ligi_clog_folder *folder, int fd, uint
 
 int ligi_clog_is_full(int error_number);
 
-/* The bytes that are free on the disk; UINT64_MAX: not known. With fewer than LIGI_CLOG_TIGHT_BYTES,
+/* The bytes that are free on the disk; UINT64_MAX: not known. With fewer than LIGI_CLOG_TIGHT_BYTES
  * nothing is taken ahead of use. */
 #define LIGI_CLOG_TIGHT_BYTES (UINT64_C(1) << 20)
 uint64_t ligi_clog_bytes_left(const ligi_clog_folder *folder);

@@ -1,6 +1,6 @@
-#include "backend/file/log/head.h"
+#include "backend/file/log/head/head.h"
 
-#include "backend/file/log/lock_holder.h"
+#include "backend/file/log/head/lock_holder.h"
 
 #include "base/bell.h"
 #include "base/boot.h"

@@ -1,4 +1,4 @@
-#include "backend/file/log/lock_holder.h"
+#include "backend/file/log/head/lock_holder.h"
 
 #include <fcntl.h>
 #include <stdio.h>

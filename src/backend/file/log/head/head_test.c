@@ -1,4 +1,4 @@
-#include "backend/file/log/head.h"
+#include "backend/file/log/head/head.h"
 #include "file_log_scene.h"
 #include "freeze.h"
 

@@ -1,0 +1,106 @@
+#include "backend/file/log/log_segment.h"
+
+#include "backend/file/log/log_numbers.h"
+#include "backend/file/packs/engine.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SEGMENT_BYTES (UINT64_C(128) << 10) /* a new one */
+#define SMALL_BYTES (UINT64_C(8) << 10)     /* on a full disk */
+
+/* The zeros of a new segment behind its first `bytes` bytes. `small`: the disk is full. */
+static lig_status fill_segment(const ligi_file_log *log, int fd, uint64_t bytes, int small)
+{
+    uint64_t size = (small ? SMALL_BYTES : SEGMENT_BYTES) - LIGI_SEGMENT_HEADER_BYTES;
+
+    lig_status status = ligi_clog_extend(&log->folder, fd, bytes, bytes + size);
+    if (status == LIG_OK || !ligi_clog_is_full(lig_error_number()))
+        return status;
+    /* All commits are in it, so the disk can be freed. */
+    return bytes > LIGI_SEGMENT_HEADER_BYTES ? LIG_OK : status;
+}
+
+lig_status ligi_clog_segment_make(ligi_file_log *log, const ligi_clog_position *after,
+                                  const ligi_writer *records, int small)
+{
+    ligi_segment_header header = {.first = after->version + 1, .previous = after->chain};
+    uint8_t head[LIGI_SEGMENT_HEADER_BYTES];
+    char name[LIGI_CLOG_NAME_BYTES];
+    int fd;
+
+    memcpy(header.id, log->id, sizeof header.id);
+    ligi_segment_header_put(&header, head);
+    LIG_TRY(ligi_clog_folder_create(&log->folder, name, &fd));
+    if (log->head.page != NULL)
+        ligi_head_rolling(&log->head);
+    lig_status status = ligi_write_all(fd, head, sizeof head, 0);
+    if (status == LIG_OK && records->bytes > 0)
+        status = ligi_write_all(fd, records->data, records->bytes, sizeof head);
+    if (status != LIG_OK)
+        status = ligi_fail_errno(lig_error_number(), "cannot write %s/" LIGI_NAME_LOG,
+                                 log->folder.place);
+    if (status == LIG_OK)
+        status = fill_segment(log, fd, sizeof head + records->bytes, small);
+    if (status == LIG_OK)
+        status = ligi_clog_folder_publish(&log->folder, name, fd, LIGI_NAME_SEGMENT, header.first);
+    if (status != LIG_OK)
+        ligi_clog_folder_discard(&log->folder, name);
+    close(fd);
+    if (status == LIG_OK && log->head.page != NULL) {
+        ligi_head_named_set(&log->head, header.first);
+        ligi_head_segment_set(&log->head, header.first);
+    }
+    return status;
+}
+
+/* The room that is kept in this segment goes to the next one: before it is given back, if the disk
+ * has as much, so that nobody else takes it. */
+static void move_room(ligi_file_log *log, const ligi_clog_position *at)
+{
+    uint64_t end = SMALL_BYTES + log->keep;
+    ligi_clog_file *next;
+
+    if (ligi_clog_tail_file(log, at->version + 1, &next) != LIG_OK)
+        return;
+    int full = ligi_clog_keep(&log->folder, next, end) != LIG_OK;
+    ligi_clog_give_back(&log->folder, at->segment);
+    if (full)
+        ligi_clog_keep_most(&log->folder, next, end);
+    ligi_clog_folder_release(&log->folder, next);
+}
+
+/* On a full disk the next segment gets the room that this one has left. If that is not enough, this
+ * one takes it back. */
+static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *at)
+{
+    uint64_t size, stored;
+    ligi_clog_file *file;
+    ligi_failure failure;
+
+    LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
+    lig_status status = ligi_clog_measure(&log->folder, file->fd, &size, &stored);
+    if (status == LIG_OK && ftruncate(file->fd, (off_t)at->offset) != 0)
+        status = ligi_fail_errno(errno, "cannot truncate %s", log->folder.log_place);
+    file->kept = 0;
+    if (status == LIG_OK)
+        status = ligi_clog_segment_make(log, at, &(ligi_writer){0}, 1);
+    ligi_failure_take(&failure, status);
+    if (status != LIG_OK && ligi_clog_extend(&log->folder, file->fd, at->offset, size) == LIG_OK)
+        ligi_clog_keep_most(&log->folder, file, stored);
+    ligi_clog_folder_release(&log->folder, file);
+    return ligi_failure_publish(&failure);
+}
+
+lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at)
+{
+    lig_status status = ligi_clog_segment_make(log, at, &(ligi_writer){0}, 0);
+
+    if (status != LIG_OK && ligi_clog_is_full(lig_error_number()))
+        status = make_from_room(log, at);
+    if (status == LIG_OK)
+        move_room(log, at);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* A new segment of a log that only one host writes to. Under LIGI_HEAD_WRITE. */
+#ifndef LIGI_LOG_SEGMENT_H
+#define LIGI_LOG_SEGMENT_H
+
+#include "backend/file/log/file_log.h"
+#include "base/codec.h"
+
+/* Behind `after`, beginning with these records. `small`: with few blocks ahead of use. */
+lig_status ligi_clog_segment_make(ligi_file_log *log, const ligi_clog_position *after,
+                                  const ligi_writer *records, int small);
+
+/* An empty one behind `at`, the end of the last one: it gets the blocks that are kept there
+ * (ligi_clog_keep). */
+lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at);
+
+#endif
