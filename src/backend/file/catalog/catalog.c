@@ -371,6 +371,11 @@ static lig_status try_write(write_run *run, int *number)
     return status;
 }
 
+static int is_recoverable(int number)
+{
+    return number == MDB_MAP_FULL || number == MDB_MAP_RESIZED || number == MDB_PANIC;
+}
+
 static lig_status write_log(write_run *run)
 {
     ligi_file_catalog *self = run->catalog;
@@ -382,9 +387,7 @@ static lig_status write_log(write_run *run)
                         "(ligament check --repair)",
                         self->place);
     lig_status status = try_write(run, &number);
-    for (int i = 1; i < GROW_TIMES_MAX && status == LIG_OK &&
-                    (number == MDB_MAP_FULL || number == MDB_MAP_RESIZED);
-         i++) {
+    for (int i = 1; i < GROW_TIMES_MAX && status == LIG_OK && is_recoverable(number); i++) {
         status = ligi_file_catalog_adapt_map(self, number);
         if (status == LIG_OK)
             status = try_write(run, &number);
@@ -532,7 +535,7 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
 
     LIG_TRY(ligi_file_catalog_enter(self));
     int number = begin_once(self, &txn);
-    for (int i = 0; number == MDB_MAP_RESIZED && i < GROW_TIMES_MAX; i++) {
+    for (int i = 0; is_recoverable(number) && i < GROW_TIMES_MAX; i++) {
         ligi_file_catalog_leave(self);
         LIG_TRY(ligi_file_catalog_adapt_map(self, number));
         LIG_TRY(ligi_file_catalog_enter(self));

@@ -1,13 +1,27 @@
 #include "backend/file/catalog/catalog_gate.h"
 
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/index/index_env.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 
 #include <errno.h>
 
 #define GROW_WAIT_NS INT64_C(10000000000)
 #define MAP_BYTES_MAX (UINT64_C(1) << 46)
+
+/* The lock is held, but not while the environment is opened. */
+static lig_status open_alone(ligi_file_catalog *self)
+{
+    self->alone = 1;
+    pthread_mutex_unlock(&self->lock);
+    lig_status status = ligi_mdb_env_reopen(self);
+    pthread_mutex_lock(&self->lock);
+    self->alone = 0;
+    pthread_cond_broadcast(&self->changed);
+    return status;
+}
 
 lig_status ligi_file_catalog_enter(ligi_file_catalog *self)
 {
@@ -15,9 +29,11 @@ lig_status ligi_file_catalog_enter(ligi_file_catalog *self)
     lig_status status = LIG_OK;
 
     pthread_mutex_lock(&self->lock);
-    while (self->alone && status == LIG_OK)
-        if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT &&
-            self->alone)
+    while ((self->alone || self->env == NULL) && status == LIG_OK)
+        if (!self->alone)
+            status = open_alone(self);
+        else if (pthread_cond_timedwait(&self->changed, &self->lock, &deadline) == ETIMEDOUT &&
+                 self->alone)
             status = lig_fail(LIG_E_BUSY, "%s: the catalog is being changed by another thread",
                               self->place);
     if (status == LIG_OK)
@@ -71,12 +87,31 @@ static void leave_alone(ligi_file_catalog *self)
     pthread_mutex_unlock(&self->lock);
 }
 
-lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
+/* After another thread has opened the environment again, it accepts transactions. */
+static int refuses_all(const ligi_file_catalog *self)
+{
+    MDB_txn *txn;
+
+    int number = mdb_txn_begin(self->env, NULL, MDB_RDONLY, &txn);
+    if (number == MDB_SUCCESS)
+        mdb_txn_abort(txn);
+    return number == MDB_PANIC;
+}
+
+static lig_status reopen(ligi_file_catalog *self)
+{
+    if (!refuses_all(self))
+        return LIG_OK;
+    LIG_TRY(ligi_mdb_env_reopen(self));
+    ligi_log(LIG_LOG_WARNING, "%s: a write to the index failed: it was opened again", self->place);
+    return LIG_OK;
+}
+
+static lig_status change_map(ligi_file_catalog *self, int reason)
 {
     MDB_envinfo info;
     int dead, number;
 
-    LIG_TRY(enter_alone(self));
     if (reason == MDB_MAP_RESIZED) {
         number = mdb_env_set_mapsize(self->env, 0);
     } else {
@@ -87,6 +122,16 @@ lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
         if (number == MDB_SUCCESS)
             number = mdb_env_set_mapsize(self->env, 2 * info.me_mapsize);
     }
-    leave_alone(self);
     return ligi_mdb_fail(number, self->place, "cannot grow");
+}
+
+lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *self, int reason)
+{
+    lig_status status = LIG_OK;
+
+    LIG_TRY(enter_alone(self));
+    if (self->env != NULL) /* otherwise entering opens it */
+        status = reason == MDB_PANIC ? reopen(self) : change_map(self, reason);
+    leave_alone(self);
+    return status;
 }

@@ -1,5 +1,5 @@
-/* The catalog's log and index, and the gate for its transactions: LMDB can move its map only while
- * this process has no transaction. For the sources of the catalog. */
+/* The catalog's log and index, and the gate for its transactions: LMDB can move its map, and be
+ * opened again, only while this process has no transaction. For the sources of the catalog. */
 #ifndef LIGI_CATALOG_GATE_H
 #define LIGI_CATALOG_GATE_H
 
@@ -8,7 +8,7 @@
 #include "backend/file/log/file_log.h"
 
 struct ligi_file_catalog {
-    MDB_env *env; /* the index */
+    MDB_env *env; /* the index; NULL if it could not be opened again */
     MDB_dbi dbi;
     char *place;
     int folder_fd;
@@ -36,12 +36,14 @@ struct ligi_file_catalog {
 };
 
 /* Around every transaction. Entering waits while another thread has exclusive access: LIG_E_BUSY
- * after 20 s. */
+ * after 20 s. If the environment could not be opened again, entering tries that once more. */
 lig_status ligi_file_catalog_enter(ligi_file_catalog *catalog);
 void ligi_file_catalog_leave(void *catalog);
 
 /* Grows the map after `reason`, outside of a transaction: MDB_MAP_RESIZED (another process has
- * grown the file) or MDB_MAP_FULL (the map is doubled). */
+ * grown the file) or MDB_MAP_FULL (the map is doubled). After MDB_PANIC the environment is opened
+ * again: when it cannot write a meta page, LMDB refuses all further transactions. The index is then
+ * as it was before that write. */
 lig_status ligi_file_catalog_adapt_map(ligi_file_catalog *catalog, int reason);
 
 #endif

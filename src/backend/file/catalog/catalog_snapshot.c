@@ -33,10 +33,9 @@ lig_status ligi_mdb_fail(int number, const char *place, const char *what)
             "%s: the catalog %s: it is damaged (%s; move it away; a check then rebuilds it)", place,
             what, mdb_strerror(number));
     case MDB_PANIC:
-        return lig_fail(
-            LIG_E_IO,
-            "%s: the catalog %s: an earlier write failed (close the store and open it again)",
-            place, what);
+        return lig_fail(LIG_E_IO,
+                        "%s: the catalog %s: an earlier write to the index failed (try again)",
+                        place, what);
     case MDB_READERS_FULL:
         return lig_fail(LIG_E_BUSY,
                         "%s: the catalog %s: too many processes and threads read it at once", place,

@@ -134,6 +134,25 @@ void ligi_mdb_env_close(ligi_file_catalog *self)
     self->env = NULL;
 }
 
+lig_status ligi_mdb_env_reopen(ligi_file_catalog *self)
+{
+    int fd;
+
+    if (self->env != NULL) {
+        LIG_TRY(ligi_mdb_env_still(self));
+        /* Its number may be a new one since it was first written. */
+        if (mdb_env_get_fd(self->env, &fd) == MDB_SUCCESS)
+            LIG_TRY(ligi_entry_identify(fd, self->place, LIGI_NAME_INDEX, &self->index_file));
+        ligi_mdb_env_close(self);
+    }
+    /* Opening by name would create a missing file. */
+    LIG_TRY(ligi_entry_still(self->index_fd, self->place, LIGI_NAME_INDEX, &self->index_file, -1));
+    lig_status status = ligi_mdb_env_open(self);
+    if (status != LIG_OK)
+        ligi_mdb_env_close(self);
+    return status;
+}
+
 /* A folder of that name is not ours: it is renamed. */
 static lig_status set_aside(const ligi_file_catalog *self, const char *name)
 {
