@@ -577,10 +577,11 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         LIG_TRY(ligi_file_catalog_settle(self));
     for (int i = 0; i < BEHIND_TIMES_MAX; i++) {
         uint32_t epoch = ligi_head_epoch(&self->log.head);
+        uint64_t published = ligi_head_appended(&self->log.head);
         LIG_TRY(begin_snapshot(self, snapshot, version));
         /* The index is behind: the commit succeeded, but the index could not be written. */
-        int behind =
-            *version < ligi_head_synced(&self->log.head) && !ligi_head_damaged(&self->log.head);
+        int behind = (*version < published || *version < ligi_head_synced(&self->log.head)) &&
+                     !ligi_head_damaged(&self->log.head);
         lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
         if (!behind && status == LIG_OK)
             return LIG_OK;
