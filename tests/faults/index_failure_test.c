@@ -55,6 +55,20 @@ ssize_t pwrite(int fd, const void *data, size_t bytes, off_t at)
     return -1;
 }
 
+static atomic_int interrupted; /* 1: the next sync is, after such a write; 2: it has begun */
+
+int fdatasync(int fd)
+{
+    int armed = 1;
+
+    if (!atomic_compare_exchange_strong(&interrupted, &armed, 2))
+        return (int)syscall(SYS_fdatasync, fd);
+    while (atomic_load(&failing) > 0)
+        sched_yield();
+    errno = EINTR;
+    return -1;
+}
+
 static void fail_writes(int count, int number)
 {
     atomic_store(&failure, number);
@@ -73,6 +87,7 @@ static struct rlimit files;
 static int set_up(void **state)
 {
     fail_writes(0, 0);
+    atomic_store(&interrupted, 0);
     atomic_store(&period, 0);
     atomic_store(&failed, 0);
     atomic_store(&reopenings, 0);
@@ -223,6 +238,29 @@ static void snapshots_end_first(void **state)
     close_at(volume);
 }
 
+/* A reader whose sync has to be repeated writes to the log, and may open the index again for that:
+ * not while it has a snapshot of its own. */
+static void syncs_are_repeated_without_a_snapshot(void **state)
+{
+    void *volume, *synced, *seen_version;
+    pthread_t reader;
+
+    assert_ok(open_at(*state, "fsync=0", &volume));
+    assert_ok(commit_text(volume, 0, "k", "v"));
+    assert_ok(open_at(*state, "", &synced)); /* from now on, readers sync what they show */
+    fail_writes(1, EIO);
+    atomic_store(&interrupted, 1);
+    assert_int_equal(pthread_create(&reader, NULL, look, volume), 0);
+    while (atomic_load(&interrupted) != 2)
+        sched_yield();
+    assert_ok(commit_text(synced, 1, "k", "w"));
+    assert_int_equal(pthread_join(reader, &seen_version), 0);
+    assert_int_equal((uintptr_t)seen_version, 2);
+    assert_int_equal(atomic_load(&reopenings), 1);
+    close_at(synced);
+    close_at(volume);
+}
+
 /* Adds one to both numbers, under the version that it has seen. */
 static lig_status add_one(void *volume)
 {
@@ -353,6 +391,7 @@ int main(void)
         failure_test(commits_outlive_failed_writes),
         failure_test(failed_reopenings_are_repeated),
         failure_test(snapshots_end_first),
+        failure_test(syncs_are_repeated_without_a_snapshot),
         failure_test(threads_and_processes_count_on),
         failure_test(snapshots_are_protected_afterwards),
     };

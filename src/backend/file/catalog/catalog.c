@@ -552,8 +552,7 @@ static lig_status begin_snapshot(ligi_file_catalog *self, void **snapshot, uint6
     return status;
 }
 
-/* What a snapshot shows must survive a power failure. A failed sync is repaired by the next writer,
- * which may be this reader. */
+/* What a snapshot shows must survive a power failure. LIG_E_BUSY, as from ligi_file_log_sync. */
 static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32_t epoch)
 {
     if (ligi_head_damaged(&self->log.head) || ligi_head_synced(&self->log.head) >= version)
@@ -567,7 +566,7 @@ static lig_status make_durable(ligi_file_catalog *self, uint64_t version, uint32
         return LIG_OK; /* an edit is in progress: its commit will follow this version */
     const ligi_clog_durable wanted = {.version = version, .epoch = epoch};
     ligi_head_append(&self->log.head, version);
-    return sync_log(self, &wanted);
+    return ligi_file_log_sync(&self->log, &wanted, self->wait_ns);
 }
 
 lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uint64_t *version)
@@ -585,8 +584,9 @@ lig_status ligi_file_catalog_begin(ligi_file_catalog *self, void **snapshot, uin
         lig_status status = behind ? LIG_OK : make_durable(self, *version, epoch);
         if (!behind && status == LIG_OK)
             return LIG_OK;
+        /* Without a snapshot: the index may have to be opened again for a new segment. */
         ligi_file_catalog_end(*snapshot);
-        if (status != LIG_OK && status != LIG_E_IO)
+        if (status != LIG_OK && status != LIG_E_IO && status != LIG_E_BUSY)
             return status;
         LIG_TRY(ligi_file_catalog_settle(self));
     }
