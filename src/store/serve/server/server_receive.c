@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "store/serve/server/requests/server_descriptors.h"
 #include "store/serve/server/requests/server_retention.h"
-#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/requests/uploads/server_uploads.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"

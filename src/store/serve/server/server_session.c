@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/map.h"
-#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/requests/uploads/server_uploads.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/workers/server_queue.h"
 

@@ -7,7 +7,7 @@
 #include "store/serve/server/requests/server_changes.h"
 #include "store/serve/server/requests/server_lookups.h"
 #include "store/serve/server/requests/server_retention.h"
-#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/requests/uploads/server_uploads.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
 

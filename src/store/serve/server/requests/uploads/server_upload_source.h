@@ -3,7 +3,7 @@
 #ifndef LIGI_SERVER_UPLOAD_SOURCE_H
 #define LIGI_SERVER_UPLOAD_SOURCE_H
 
-#include "store/serve/server/requests/server_upload_state.h"
+#include "store/serve/server/requests/uploads/server_upload_state.h"
 
 /* For the thread of the save. */
 ligi_source ligi_served_upload_source(ligi_served_upload *upload);

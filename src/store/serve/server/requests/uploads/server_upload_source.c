@@ -1,8 +1,9 @@
-#include "store/serve/server/requests/server_upload_source.h"
+#include "store/serve/server/requests/uploads/server_upload_source.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/format/block_hashes.h"
+#include "store/serve/server/requests/uploads/server_upload_room.h"
 #include "store/serve/server/server_buffers.h"
 #include "store/serve/server/server_reply.h"
 #include "store/serve/server/server_roles.h"
@@ -55,10 +56,11 @@ static lig_status too_slow(const ligi_served_upload *upload, int others_wait)
     double seconds = (double)upload->server->options.lease_ns / 1e9;
     const char *name = upload->saving.what.name;
     if (others_wait)
-        return lig_fail(LIG_E_TIMEOUT,
-                        "timeout: the client that saves '%s' has sent less than 4 MiB in %.3g s "
-                        "while other saves wait (--lease-timeout)",
-                        name, seconds);
+        return lig_fail(
+            LIG_E_TIMEOUT,
+            "timeout: less than 4 MiB of '%s' arrived in %.3g s while other clients' saves "
+            "wait (--lease-timeout)",
+            name, seconds);
     return lig_fail(LIG_E_TIMEOUT,
                     "timeout: the client that saves '%s' has sent nothing for %.3g s "
                     "(--lease-timeout)",
@@ -77,7 +79,7 @@ static lig_status wait_there(ligi_served_upload *upload, const ligi_served_piece
         if (wait_change(upload, &end))
             continue;
         arriving = upload->session->landing != NULL;
-        late = !arriving || all->waiting;
+        late = !arriving || ligi_served_upload_is_awaited(upload);
         end = ligi_deadline(lease_ns);
     }
     int there = what->state == LIGI_PIECE_THERE;

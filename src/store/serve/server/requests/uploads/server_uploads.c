@@ -1,9 +1,10 @@
-#include "store/serve/server/requests/server_uploads.h"
+#include "store/serve/server/requests/uploads/server_uploads.h"
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "store/serve/server/requests/server_changes.h"
-#include "store/serve/server/requests/server_upload_source.h"
+#include "store/serve/server/requests/uploads/server_upload_room.h"
+#include "store/serve/server/requests/uploads/server_upload_source.h"
 #include "store/serve/server/server_dispatch.h"
 #include "store/serve/server/server_roles.h"
 #include "store/serve/server/server_session.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum { ACTIVE_MAX = 64, SESSION_ACTIVE_MAX = 4, OPEN_MAX = 64, SESSION_OPEN_MAX = 16 };
+enum { OPEN_MAX = 64, SESSION_OPEN_MAX = 16 };
 
 /* --- the hooks' side, with the endpoint's lock --- */
 
@@ -116,100 +117,6 @@ void ligi_served_uploads_lost(ligi_served_session *session)
 
 /* --- its life --- */
 
-/* What saves have in flight is at most half of the limit, and leaves the rest to requests. */
-static uint64_t bytes_max(const ligi_served_upload *upload)
-{
-    return upload->server->options.max_bytes_in_flight / 2;
-}
-
-/* The bytes of its pieces, as far as it fills them. */
-static uint64_t charge_of(const ligi_served_upload *upload)
-{
-    uint64_t bytes = LIGI_SERVED_PIECES * LIGI_SERVED_PIECE_BYTES, most = bytes_max(upload);
-    if (upload->saving.plan.bytes < bytes)
-        bytes = upload->saving.plan.bytes;
-    return bytes < most ? bytes : most;
-}
-
-/* The lock is held, here and in the next four. */
-static int session_is_full(const ligi_served_upload *upload)
-{
-    return upload->session->active_uploads >= SESSION_ACTIVE_MAX;
-}
-
-/* One that waits for other saves of its own client does not hold up those behind it. */
-static int comes_later(const ligi_served_upload *upload)
-{
-    const ligi_served_upload *ahead = upload->server->uploads.waiting;
-    while (ahead && ahead != upload && session_is_full(ahead))
-        ahead = ahead->next_waiting;
-    return ahead && ahead != upload;
-}
-
-static int has_room(const ligi_served_upload *upload, uint64_t bytes)
-{
-    const ligi_served_uploads *all = &upload->server->uploads;
-    return !session_is_full(upload) && !comes_later(upload) && all->active < ACTIVE_MAX &&
-           all->bytes + bytes <= bytes_max(upload);
-}
-
-static void count_active(ligi_served_upload *upload, uint64_t bytes)
-{
-    upload->server->uploads.active++;
-    upload->session->active_uploads++;
-    upload->server->uploads.bytes += bytes;
-    upload->charge = bytes;
-    atomic_fetch_add(&upload->server->flight, bytes);
-}
-
-/* Until it has room or is over. */
-static void wait_for_room(ligi_served_upload *upload, uint64_t bytes)
-{
-    ligi_served_uploads *all = &upload->server->uploads;
-    ligi_served_upload **at = &all->waiting;
-    while (*at)
-        at = &(*at)->next_waiting;
-    *at = upload;
-    pthread_cond_broadcast(&all->changed); /* those that send slowly have less time now */
-    while (!ligi_served_upload_is_over(upload) && !has_room(upload, bytes))
-        pthread_cond_wait(&all->changed, &all->lock);
-    for (at = &all->waiting; *at != upload;)
-        at = &(*at)->next_waiting;
-    *at = upload->next_waiting;
-    pthread_cond_broadcast(&all->changed); /* it may be the turn of the one behind */
-}
-
-/* Buffers have a limit: the others wait. A save in parts may last as long as its training, and is
- * not counted: a client may have many, and no thread waits for it. */
-static lig_status begin_active(ligi_served_upload *upload)
-{
-    ligi_served_uploads *all = &upload->server->uploads;
-    uint64_t bytes = charge_of(upload);
-    if (ligi_served_upload_in_parts(upload))
-        return LIG_OK;
-    pthread_mutex_lock(&all->lock);
-    wait_for_room(upload, bytes);
-    int over = ligi_served_upload_is_over(upload);
-    if (!over)
-        count_active(upload, bytes);
-    pthread_mutex_unlock(&all->lock);
-    return over ? ligi_served_upload_fail(upload) : LIG_OK;
-}
-
-static void end_active(ligi_served_upload *upload)
-{
-    ligi_served_uploads *all = &upload->server->uploads;
-    if (ligi_served_upload_in_parts(upload))
-        return;
-    pthread_mutex_lock(&all->lock);
-    all->active--;
-    upload->session->active_uploads--;
-    all->bytes -= upload->charge;
-    atomic_fetch_sub(&upload->server->flight, upload->charge);
-    pthread_cond_broadcast(&all->changed);
-    pthread_mutex_unlock(&all->lock);
-}
-
 /* A save in parts has a thread and buffers for as long as the client likes. */
 static lig_status begin_open(ligi_served_upload *upload)
 {
@@ -245,10 +152,8 @@ static lig_status run_plan(ligi_served_upload *upload, ligi_served_call *call)
 {
     const ligi_source source = ligi_served_upload_source(upload);
     ligi_served_upload_tell_done(upload, 0);
-    LIG_TRY(begin_active(upload));
-    lig_status status = ligi_save_run(call->store, &upload->saving.plan, &source);
-    end_active(upload);
-    return status;
+    LIG_TRY(ligi_served_upload_enter(upload));
+    return ligi_save_run(call->store, &upload->saving.plan, &source);
 }
 
 static lig_status save(ligi_served_upload *upload, ligi_served_call *call)
@@ -297,21 +202,35 @@ static void leave_handle(ligi_served_call *call)
     call->store = call->server->store;
 }
 
+/* The endpoint's lock is held, and released meanwhile. Returns whether the data arrive too slowly:
+ * others wait for their buffers. */
+static int wait_landed(ligi_served_upload *upload, struct timespec *end)
+{
+    ligi_served_uploads *all = &upload->server->uploads;
+    ligi_net *net = upload->server->net;
+    int late = 0;
+    pthread_mutex_lock(&all->lock);
+    ligi_net_unlock(net);
+    if (pthread_cond_timedwait(&all->changed, &all->lock, end) == ETIMEDOUT) {
+        late = ligi_served_upload_is_awaited(upload);
+        *end = ligi_deadline(upload->server->options.lease_ns);
+    }
+    pthread_mutex_unlock(&all->lock);
+    ligi_net_lock(net);
+    return late;
+}
+
 /* From here on no hook finds it. Data that are arriving are waited for: until they have, or the
  * session ends. */
 static void unlist(ligi_served_upload *upload)
 {
     ligi_served_session *session = upload->session;
-    ligi_served_uploads *all = &upload->server->uploads;
     ligi_net *net = upload->server->net;
+    struct timespec end = ligi_deadline(upload->server->options.lease_ns);
     ligi_net_lock(net);
-    while (session->landing == upload) {
-        pthread_mutex_lock(&all->lock);
-        ligi_net_unlock(net);
-        pthread_cond_wait(&all->changed, &all->lock);
-        pthread_mutex_unlock(&all->lock);
-        ligi_net_lock(net);
-    }
+    while (session->landing == upload)
+        if (wait_landed(upload, &end) && session->landing == upload)
+            ligi_served_session_end(session, "the data of a save arrived too slowly");
     ligi_served_upload **at = &session->uploads;
     while (*at != upload)
         at = &(*at)->next;
@@ -343,6 +262,7 @@ static lig_status run(void *context, lig_ticket *ticket)
     ligi_served_saving_fini(&upload->saving, server->store);
     leave_handle(&call);
     ligi_served_upload_free_pieces(upload);
+    ligi_served_upload_leave(upload);
     ligi_served_job *reaping = upload->reaping;
     ligi_served_session *session = upload->session;
     ligi_served_request_end(&call, ligi_failure_publish(&failure));

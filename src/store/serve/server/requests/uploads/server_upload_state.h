@@ -33,7 +33,9 @@ struct ligi_served_upload {
     ligi_served_job *job, *reaping;
     lig_ticket *thread;
     ligi_served_saving saving;
-    uint64_t charge; /* bytes in flight */
+    uint64_t charge;        /* bytes in flight */
+    int active;             /* has them */
+    int64_t waits_since_ns; /* for them; guarded by the uploads' lock */
 
     int committed, aborted, lost; /* guarded by the uploads' lock */
 
