@@ -2,6 +2,7 @@
 
 #include "backend/file/catalog/catalog.h"
 #include "backend/file/catalog/catalog_snapshot.h"
+#include "backend/file/folder.h"
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
 #include "backend/file/log/log_numbers.h"
@@ -151,7 +152,7 @@ static lig_status move_index(checkpoint_run *run, int anew, int *number)
         status = begin_log(run, &index);
     } else if (status == LIG_OK && self->log.numbered == 0) {
         self->log.keep = ligi_mdb_erase_bytes(&index);
-        status = ligi_file_log_roll(&self->log, &index.at, &visitor, self->wait_ns);
+        status = ligi_file_log_roll(&self->log, &index.at, 1, &visitor, self->wait_ns);
     }
     if (status == LIG_OK)
         *number = ligi_mdb_position_put(&index);
@@ -363,14 +364,16 @@ static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, si
 }
 
 /* Removes checkpoints before the one that is kept, and segments that it covers. */
-static lig_status remove_old(ligi_file_catalog *self, uint64_t left)
+static lig_status remove_old(ligi_file_catalog *self, uint64_t left, size_t *removed)
 {
     uint64_t *numbers;
     size_t count;
 
+    *removed = 0;
+
     LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
     uint64_t kept = choose_kept(self, numbers, count, left);
-    for (size_t i = 0; i < count && numbers[i] < kept; i++)
+    for (size_t i = 0; i < count && numbers[i] < kept; i++, ++*removed)
         (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
     free(numbers);
     if (kept == 0)
@@ -378,7 +381,7 @@ static lig_status remove_old(ligi_file_catalog *self, uint64_t left)
     ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, kept);
     LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
     size_t i = 0;
-    for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++)
+    for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++, ++*removed)
         (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
     if (count > 0)
         ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
@@ -519,21 +522,49 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     return status;
 }
 
+static lig_status skip_item(void *context, const ligi_checkpoint_item *item)
+{
+    (void)context, (void)item;
+    return LIG_OK;
+}
+
+/* What the last checkpoint supersedes is all that there is if that one is damaged. */
+static lig_status remove_superseded(ligi_file_catalog *self, size_t *removed)
+{
+    uint64_t *numbers, last;
+    size_t count;
+
+    *removed = 0;
+    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
+    last = count > 0 ? numbers[count - 1] : 0;
+    free(numbers);
+    if (count == 0)
+        return LIG_OK;
+    LIG_TRY(ligi_folder_sync(self->log.folder.fd, self->place));
+    LIG_TRY(ligi_checkpoint_read(&self->log, last, skip_item, NULL));
+    return remove_old(self, 0, removed);
+}
+
 /* A full disk may have room once the files are gone that the last checkpoint supersedes. */
 static lig_status make_or_clean(ligi_file_catalog *self)
 {
     checkpoint_run run = {.catalog = self}, again = {.catalog = self};
+    ligi_failure failure;
+    size_t removed;
 
     lig_status status = make(&run, 0);
     if (status == LIG_OK || self->log.numbered != 0 || !ligi_clog_is_full(lig_error_number()))
         return status;
-    LIG_TRY(remove_old(self, 0));
-    return make(&again, 0);
+    ligi_failure_take(&failure, status);
+    if (remove_superseded(self, &removed) == LIG_OK && removed > 0)
+        return make(&again, 0);
+    return ligi_failure_publish(&failure);
 }
 
 void ligi_checkpointing(ligi_file_catalog *self, int now)
 {
     int due = now;
+    size_t removed;
 
     if (ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, 0) != LIG_OK)
         return;
@@ -543,7 +574,7 @@ void ligi_checkpointing(ligi_file_catalog *self, int now)
     if (status == LIG_OK && due)
         status = self->log.numbered != 0
                      ? remove_old_numbered(self)
-                     : remove_old(self, ligi_clog_bytes_left(&self->log.folder));
+                     : remove_old(self, ligi_clog_bytes_left(&self->log.folder), &removed);
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: cannot write a checkpoint of the log: %s", self->place,

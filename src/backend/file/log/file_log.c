@@ -437,7 +437,7 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         return LIG_OK;
     }
     if (at->offset > log->segment_bytes) {
-        lig_status rolled = ligi_file_log_roll(log, at, visitor, timeout_ns);
+        lig_status rolled = ligi_file_log_roll(log, at, frees, visitor, timeout_ns);
         /* On a full disk this segment has the room that is kept, and a new one would need more. */
         if (rolled != LIG_OK && (!frees || !ligi_clog_is_full(lig_error_number()) ||
                                  ligi_head_segment(&log->head) != at->segment))
@@ -446,6 +446,10 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
     LIG_TRY(ligi_clog_tail_file(log, at->segment, &file));
     ligi_clog_room room = {.end = at->offset + bytes, .keep = log->keep, .frees = frees};
     lig_status status = ligi_clog_make_room(&log->folder, file, &room);
+    if (status != LIG_OK && frees && ligi_clog_is_full(lig_error_number())) {
+        ligi_clog_segments_give_back(log, at->segment);
+        status = ligi_clog_make_room(&log->folder, file, &room);
+    }
     ligi_clog_folder_release(&log->folder, file);
     return status;
 }
@@ -496,7 +500,7 @@ static lig_status stay(ligi_file_log *log, const ligi_clog_position *at, lig_sta
 
 /* Also if commits are not synced here: a process that syncs may use the next segment, and a commit
  * there is durable only with those before it. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int frees,
                               const ligi_clog_visitor *visitor, int64_t timeout_ns)
 {
     ligi_clog_durable wanted = {.version = at->version};
@@ -511,7 +515,7 @@ lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
     LIG_TRY(status);
     if (at->segment == at->version + 1) /* it is empty */
         return LIG_OK;
-    status = ligi_clog_segment_follow(log, at);
+    status = ligi_clog_segment_follow(log, at, frees);
     if (status != LIG_OK)
         return stay(log, at, status);
     at->segment = at->version + 1;

@@ -75,8 +75,9 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
  * unknown. */
 lig_status ligi_file_log_append(ligi_file_log *log, ligi_clog_position *at, const void *record,
                                 const ligi_clog_header *header);
-/* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then. */
-lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at,
+/* Starts a new segment at the tail, under LIGI_HEAD_WRITE; what came before is durable then.
+ * `frees`: for a commit or checkpoint that frees space, on a full disk too. */
+lig_status ligi_file_log_roll(ligi_file_log *log, ligi_clog_position *at, int frees,
                               const ligi_clog_visitor *visitor, int64_t timeout_ns);
 
 #endif

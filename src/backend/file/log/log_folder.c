@@ -137,11 +137,20 @@ static lig_status open_descriptor(const ligi_clog_folder *folder, ligi_name_kind
     return status;
 }
 
+/* What another process has removed takes up space while it is open here. */
+static void drop_gone(ligi_clog_folder *folder)
+{
+    for (size_t i = 0; i < LIGI_CLOG_FILES; i++)
+        if (folder->files[i] != NULL && is_gone(folder->files[i]->fd))
+            drop(&folder->files[i]);
+}
+
 static lig_status open_file(ligi_clog_folder *folder, ligi_name_kind kind, uint64_t number,
                             ligi_clog_file **file)
 {
     ligi_clog_file *made;
 
+    drop_gone(folder);
     LIG_TRY(ligi_calloc(&made, 1, sizeof *made, "a file of the log"));
     lig_status status = open_descriptor(folder, kind, number, &made->fd);
     if (status != LIG_OK) {
@@ -437,10 +446,9 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
 {
     uint64_t size, stored, ahead = end + (end / 4 < STEP_BYTES_MOST ? end / 4 : STEP_BYTES_MOST);
 
-    if (segment->kept >= end)
-        return LIG_OK;
     LIG_TRY(ligi_clog_measure(folder, segment->fd, &size, &stored));
-    if (stored >= end)
+    int given_back = stored < segment->kept_stored; /* by another process */
+    if (stored >= end || (segment->kept >= end && !given_back))
         return LIG_OK;
     int number = ligi_clog_allocate(segment->fd, size, ahead);
     if (ligi_clog_is_full(number))
@@ -448,7 +456,7 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
     if (number != 0)
         return ligi_fail_errno(number, "cannot extend %s", folder->log_place);
     segment->kept = ahead;
-    return LIG_OK;
+    return ligi_clog_measure(folder, segment->fd, &size, &segment->kept_stored);
 }
 
 void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end)
@@ -467,15 +475,16 @@ void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment
     }
 }
 
-void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment)
+void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment, uint64_t end)
 {
     uint64_t size, stored;
     ligi_clog_file *file;
 
     if (ligi_clog_folder_file(folder, LIGI_NAME_SEGMENT, segment, &file) != LIG_OK)
         return;
-    if (ligi_clog_measure(folder, file->fd, &size, &stored) == LIG_OK && stored > size)
-        (void)!ftruncate(file->fd, (off_t)size);
+    if (ligi_clog_measure(folder, file->fd, &size, &stored) == LIG_OK &&
+        (stored > size || end < size))
+        (void)!ftruncate(file->fd, (off_t)(end < size ? end : size));
     ligi_clog_folder_release(folder, file);
 }
 

@@ -18,6 +18,7 @@ typedef struct ligi_clog_file { /* stays open for later use */
     unsigned users; /* the folder counts as one while it lists the file */
     uint64_t used;  /* when, by a counter */
     uint64_t kept;  /* under LIGI_HEAD_WRITE: room up to there was requested (ligi_clog_keep) */
+    uint64_t kept_stored; /* likewise: what the file had on the disk then */
 } ligi_clog_file;
 
 typedef struct ligi_clog_folder {
@@ -111,8 +112,8 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
 /* Likewise, or as far as there is room. */
 void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
 
-/* Undoes that: another segment follows. */
-void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment);
+/* Undoes that, and removes the zeros behind `end` (UINT64_MAX: none): another segment follows. */
+void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment, uint64_t end);
 
 typedef struct ligi_clog_room {
     uint64_t end;  /* of the record */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -66,7 +67,7 @@ static void move_room(ligi_file_log *log, const ligi_clog_position *at)
     if (ligi_clog_tail_file(log, at->version + 1, &next) != LIG_OK)
         return;
     int full = ligi_clog_keep(&log->folder, next, end) != LIG_OK;
-    ligi_clog_give_back(&log->folder, at->segment);
+    ligi_clog_give_back(&log->folder, at->segment, at->offset);
     if (full)
         ligi_clog_keep_most(&log->folder, next, end);
     ligi_clog_folder_release(&log->folder, next);
@@ -94,13 +95,27 @@ static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *a
     return ligi_failure_publish(&failure);
 }
 
-lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at)
+lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at, int frees)
 {
     lig_status status = ligi_clog_segment_make(log, at, &(ligi_writer){0}, 0);
 
     if (status != LIG_OK && ligi_clog_is_full(lig_error_number()))
+        status = ligi_clog_segment_make(log, at, &(ligi_writer){0}, 1);
+    if (status != LIG_OK && ligi_clog_is_full(lig_error_number()) && frees)
         status = make_from_room(log, at);
     if (status == LIG_OK)
         move_room(log, at);
     return status;
+}
+
+void ligi_clog_segments_give_back(ligi_file_log *log, uint64_t segment)
+{
+    uint64_t *numbers;
+    size_t count;
+
+    if (ligi_clog_folder_list(&log->folder, LIGI_NAME_SEGMENT, &numbers, &count) != LIG_OK)
+        return;
+    for (size_t i = 0; i < count && numbers[i] < segment; i++)
+        ligi_clog_give_back(&log->folder, numbers[i], UINT64_MAX);
+    free(numbers);
 }

@@ -10,7 +10,11 @@ lig_status ligi_clog_segment_make(ligi_file_log *log, const ligi_clog_position *
                                   const ligi_writer *records, int small);
 
 /* An empty one behind `at`, the end of the last one: it gets the blocks that are kept there
- * (ligi_clog_keep). */
-lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at);
+ * (ligi_clog_keep). On a full disk it is made from them if this `frees` space. */
+lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position *at, int frees);
+
+/* Gives back what earlier segments than `segment` keep: a process may have been killed before it
+ * did. */
+void ligi_clog_segments_give_back(ligi_file_log *log, uint64_t segment);
 
 #endif
