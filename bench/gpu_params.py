@@ -123,8 +123,10 @@ def device(rows: int, quick: bool) -> dict[str, float]:
     module, optimizer = theirs(torch.nn.EmbeddingBag, rows, "cuda")
     module.mode = "sum"
     for turn, ids in enumerate(batches):
-        name = "device: nn.EmbeddingBag, sparse SGD"
-        timer.time(name if turn > 2 else "first", partial(step, module, ids, grad, optimizer))
+        name = "device" if turn > 2 else "device, first"
+        timer.time(
+            f"{name}: nn.EmbeddingBag, sparse SGD", partial(step, module, ids, grad, optimizer)
+        )
     found = {}
     for cached, label in ((rows, "all"), (rows // 5, "20 %"), (0, "none")):
         with serve(rows) as server:
@@ -196,7 +198,7 @@ def main() -> int:
         content = {
             "date": time.strftime("%Y-%m-%d"),
             "machine": about,
-            "results": {"ms a batch": found},
+            "results": {"ms per batch": found},
             "bars": [bar.record() for bar in judged],
         }
         arguments.json.write_text(json.dumps(content, indent=1) + "\n")

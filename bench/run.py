@@ -124,16 +124,24 @@ program that transfers the same bytes; the *fastest peer* is named in brackets.
 in bold.
 """
 
+# Headings that differ from the name of the file of results.
+TITLES = {"bench": "checkpoints"}
+
 # What the rows of a GPU benchmark mean.
 LEGENDS = {
     "bench": """A model on the GPU. *Drain* is the time until an asynchronous save is complete;
 *limit* is a bare program on the same disk.""",
     "mesh": """Round trips of `push_pull` between two processes on one GPU: the median, and the
-payload of both directions divided by it. `copy` is a copy on the device without Ligament, `arena`
-are tensors of `mesh.empty(device="cuda")`, `ready` the same with `need_event=False`, `torch`
-ordinary tensors, `stream` the same with `wait(stream=)`, `graph` a captured CUDA graph, `staged`
-tensors copied through host memory. The columns are transports; `mps` is NVIDIA's Multi-Process
-Service.""",
+payload of both directions divided by it. The columns are transports; `mps` is NVIDIA's
+Multi-Process Service. The rows:
+
+- `copy`: a copy on the device without Ligament
+- `arena`: tensors made by `mesh.empty(device="cuda")`
+- `ready`: the same with `need_event=False`
+- `torch`: ordinary tensors
+- `stream`: the same with `wait(stream=)`
+- `graph`: a captured CUDA graph
+- `staged`: tensors copied through host memory""",
     "params": """Time per batch of an embedding with Zipf-distributed or uniform ids, in host memory
 and on the GPU. *First* are the first batches of a module, *hits* the share of ids found in the
 cache.""",
@@ -182,7 +190,7 @@ def gpu_section(path: Path) -> list[str]:
     found = json.loads(path.read_text())
     about = found["machine"]
     lines = [
-        f"\n## {about['gpu']}: {path.stem}",
+        f"\n## {about['gpu']}: {TITLES.get(path.stem, path.stem)}",
         f"{about['cores']} cores, torch {about['torch']}, {found['date']}.",
     ]
     if path.stem in LEGENDS:

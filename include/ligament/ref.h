@@ -14,8 +14,8 @@
  *   - in a writable store its packs are pinned, and removed at release if no model uses them any more;
  *   - in a read-only store, which cannot pin, they are mapped, and a pack that is removed is read from its mapping;
  *   - a small model that is stored in the catalog is copied when it is resolved.
- * A read-only store on a network file system can do neither: there a call on a model that was replaced or retired
- * fails with LIG_E_NOTFOUND. Calls by name start again in that case.
+ * A read-only store on a network file system or a storage service can do neither: there a call on a model that was
+ * replaced or retired fails with LIG_E_NOTFOUND once its packs are removed. Calls by name look up the name again.
  *
  * A ref stays valid after lig_store_close, as a view does. It is **shared**: any thread may use it, but it must not be
  * released while a call on it runs. In a forked child its calls return LIG_E_CLOSED and release only frees memory. */

@@ -96,8 +96,8 @@ def _stream() -> Any:
 
 
 class SimpleNotify:
-    """StepMesh's waits on CUDA streams. Host memory has no streams: the operations that the stream
-    would wait for are complete when a call returns."""
+    """StepMesh's waits on CUDA streams: the current stream waits if tensors are on a GPU; otherwise
+    the calling thread waits."""
 
     _batch: list[tuple[int, list[Any], list[int]]] | None = None
 
@@ -152,7 +152,7 @@ def write_flag(flag: Any, seq: Any) -> None:
 
 def wait_flag(flag: Any, seq: Any) -> None:
     """The current stream waits until the flag is at least the sequence number. It also continues
-    one second after a server is lost (on a server: all workers), and after `stop`."""
+    one second after a server is lost (on a server: the last worker), and after `stop`."""
     device_flags.wait(mesh._mesh(), flag, seq)
 
 

@@ -48,7 +48,7 @@ def write(mesh: Mesh, flag: Any, sequence: Any) -> None:
 
 def wait(mesh: Mesh, flag: Any, sequence: Any) -> None:
     """The current stream waits until the flag is at least the sequence number. It also continues
-    when a server is lost (on a server: all workers), and when the mesh is closed."""
+    when a server is lost (on a server: the last worker), and when the mesh is closed."""
     _run(mesh, _WAIT, flag, sequence)
 
 
