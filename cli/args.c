@@ -109,7 +109,7 @@ static const cli_flag *find_flag(const cli_command *command, const char *name, s
 
 static int give(cli_call *call, const cli_flag *flag, const char *value)
 {
-    if (flag == &common_flags[0])
+    if (strcmp(flag->name, "json") == 0)
         call->json = 1;
     if (flag == &common_flags[1]) {
         cli_help(stdout, call->command);
@@ -209,10 +209,12 @@ void cli_call_fini(cli_call *call)
     call->given = NULL;
 }
 
-static void print_flags(FILE *file, const cli_flag *flags)
+static void print_flags(FILE *file, const cli_command *command, const cli_flag *flags)
 {
     for (; flags != NULL && flags->name != NULL; flags++) {
         char left[80], letter[8] = "    ";
+        if (find_flag(command, flags->name, strlen(flags->name), 0) != flags)
+            continue; /* the command describes it differently */
         if (flags->letter != 0)
             snprintf(letter, sizeof letter, "-%c, ", flags->letter);
         snprintf(left, sizeof left, "%s--%s%s%s", letter, flags->name, flags->value ? " " : "",
@@ -228,8 +230,8 @@ void cli_help(FILE *file, const cli_command *command)
     if (command->details != NULL)
         fprintf(file, "\n%s\n", command->details);
     fputs("\nOptions:\n", file);
-    print_flags(file, command->flags);
-    print_flags(file, common_flags);
+    print_flags(file, command, command->flags);
+    print_flags(file, command, common_flags);
 }
 
 /* --- values ---------------------------------------------------------------------------------- */

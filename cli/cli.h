@@ -42,8 +42,8 @@ struct cli_command {
     const char *summary; /* one line */
     const char *details; /* further paragraphs of --help; may be NULL */
     const cli_flag
-        *flags; /* ends with a NULL name; --json and --help are common to all commands and not
-                 * listed */
+        *flags; /* ends with a NULL name; --json and --help are common to all commands and listed
+                 * only if their help differs */
     size_t word_min, word_max;
     /* Returns the exit status: 0, or the result of cli_failed or cli_misused. */
     int (*run)(cli_call *call);

@@ -479,10 +479,11 @@ static const cli_flag flags[] = {
     {"restarts", 'r', "N", "restart a failed worker or server up to N times (0)"},
     {"hosts", 0, "FILE",
      "start the processes over ssh on the hosts that FILE lists, one per line: HOST [slots=N]"},
-    {"port", 0, "N", "port of the rendezvous with --hosts (20000 to 29999)"},
+    {"port", 0, "N",
+     "port of the rendezvous with --hosts (default: chosen from 20000 to 29999 by process id)"},
     {"ssh", 0, "PROGRAM", "ssh client for --hosts (ssh)"},
     {"program", 0, "PATH", "this program on the other hosts (the same path)"},
-    {"remote", 0, NULL, "used by --hosts on the other hosts"},
+    {"remote", 0, NULL, "internal: started by --hosts on each remote host"},
     {"no-prefix", 0, NULL, "do not prefix output lines"},
     {NULL, 0, NULL, NULL},
 };
@@ -490,7 +491,7 @@ static const cli_flag flags[] = {
 const cli_command cli_cmd_launch = {
     .name = "launch",
     .usage = "[options] -- PROGRAM [ARGUMENT...]",
-    .summary = "Starts the workers and servers of a mesh, here or over ssh",
+    .summary = "Starts the workers and servers of a mesh, on this host or over ssh",
     .details =
         "Each process runs the program and learns its role from DMLC_* variables, which\n"
         "ligament.mesh.init() reads. The processes share a secret that is generated for the job\n"
@@ -509,8 +510,8 @@ const cli_command cli_cmd_launch = {
         "exits.\n"
         "\n"
         "With --script, the program is a launch script that starts the members. It runs once and\n"
-        "receives no DMLC_* variables, only the secret, which members need when the rendezvous is\n"
-        "at the address of a network interface.",
+        "receives no DMLC_* variables, only the secret, which members need if the rendezvous\n"
+        "address is not loopback.",
     .flags = flags,
     .word_max = SIZE_MAX,
     .run = run,

@@ -42,8 +42,8 @@ const cli_command cli_cmd_restore = {
     .summary = "Restores a model that was removed",
     .details =
         "A server keeps removed models for the time given by `ligament serve --undelete`.\n"
-        "If several models of this name were removed, the last one is restored. Its aliases are\n"
-        "not restored.",
+        "If several models of this name were removed, the most recently removed one is restored.\n"
+        "Its aliases are not restored.",
     .flags = flags,
     .word_min = 1,
     .word_max = 1,

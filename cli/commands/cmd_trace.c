@@ -298,6 +298,7 @@ static int run_trace(cli_call *call)
 static const cli_flag flags[] = {
     {"out", 'o', "FILE", "write to this file instead of standard output"},
     {"summary", 's', NULL, "print a table of the time spent in each part of a request instead"},
+    {"json", 0, NULL, "with --summary, print the table as JSON"},
     {NULL, 0, NULL, NULL},
 };
 

@@ -27,6 +27,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WAIT_HELP                                                                                  \
+    "seconds that a commit waits for the write lock, or a reader for the sync of a commit"
 #define AT(field) offsetof(ligi_file_options, field)
 static const ligi_option option_table[] = {
     {"mode", LIGI_OPTION_TEXT, "a",
@@ -45,8 +47,7 @@ static const ligi_option option_table[] = {
      AT(map)},
     {"log", LIGI_OPTION_BYTES, "64MiB", "write a checkpoint of the log after this many bytes",
      AT(log)},
-    {"wait", LIGI_OPTION_INT, "30", "seconds to wait for a process that holds the write lock",
-     AT(wait)},
+    {"wait", LIGI_OPTION_INT, "30", WAIT_HELP, AT(wait)},
 };
 #define OPTION_COUNT (sizeof option_table / sizeof option_table[0])
 
@@ -60,7 +61,7 @@ static const lig_backend_option shown_options[] = {
     {"index", "text", "", "network: folder of this host for the index (/var/tmp/ligament-<user>)"},
     {"map", "bytes", "16GiB", "initial address space for the index; grows when needed"},
     {"log", "bytes", "64MiB", "write a checkpoint of the log after this many bytes"},
-    {"wait", "int", "30", "seconds to wait for a process that holds the write lock"},
+    {"wait", "int", "30", WAIT_HELP},
     {NULL, NULL, NULL, NULL},
 };
 

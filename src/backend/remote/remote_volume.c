@@ -37,7 +37,7 @@ typedef struct remote_options {
 #define GRACE_HELP "seconds between the end of a pack and its removal"
 #define FRESH_HELP "seconds for which a view of the log's end is valid for a commit"
 #define KEEP_HELP "seconds for which commits stay in the log"
-#define TTL_HELP "seconds by which pins and claims outlive a dead process"
+#define TTL_HELP "seconds after which pins and claims of a dead process expire"
 #define CACHE_HELP "folder on a local disk that keeps blocks of packs"
 #define CACHE_BYTES_HELP "size of that folder"
 #define WAIT_HELP "seconds that a commit waits for others"
