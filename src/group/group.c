@@ -293,7 +293,7 @@ static lig_status fail_timeout(const ligi_group *group, int64_t timeout_ns)
             LIG_E_TIMEOUT,
             "timeout after %lld ms: not all members of the group at %s have confirmed it", passed,
             group->address);
-    return lig_fail(LIG_E_TIMEOUT, "timeout after %lld ms: the group at %s still waits for %s",
+    return lig_fail(LIG_E_TIMEOUT, "timeout after %lld ms: the group at %s is still waiting for %s",
                     passed, group->address, group->waiting);
 }
 
