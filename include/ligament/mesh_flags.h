@@ -21,8 +21,9 @@ typedef struct lig_mesh_flag_step {
     int64_t *flag, *sequence; /* addresses on the device */
 } lig_mesh_flag_step;
 /* Queues a kernel on the stream (a CUstream), which may be captured. A wait ends when the flag is at least the sequence
- * number, one second after a server is lost (on a server: the last worker), and at once when the mesh is closed. In that
- * second a thread may write the flag of an answer that arrived before. Later waits after the same loss end at once. */
+ * number, one second after a server is lost (on a server: the last worker), and at once when the mesh is closed. In
+ * that second a thread may write the flag of an answer that arrived before. Later waits after the same loss end at
+ * once. */
 LIG_API lig_status lig_mesh_flag(lig_mesh *mesh, const lig_mesh_flag_step *step, void *stream);
 /* Returns the device address of pinned host memory. Call it before the first wait for a flag runs: later it may block
  * until the device is idle. */
