@@ -1,17 +1,13 @@
 #include "tensor/copy_team.h"
 
 #include "base/error.h"
+#include "base/threads/team.h"
 #include "tensor/staging.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ALONE_BYTES (UINT64_C(16) << 20) /* smaller copies end before a thread has started */
 #define PIECE_BYTES (UINT64_C(8) << 20)  /* what a thread takes at a time */
-#define TEAM_MAX 8
 
 typedef struct work {
     uint8_t *host, *data;
@@ -19,16 +15,7 @@ typedef struct work {
     uint16_t memory;
     int32_t device;
     int to_host;
-    atomic_uint_fast64_t next; /* start of the first piece that no thread has taken */
-    atomic_int failed;
 } work;
-
-typedef struct member {
-    work *shared;
-    pthread_t thread;
-    int started;
-    ligi_failure failure;
-} member;
 
 static lig_status piece_to_host(const work *self, uint64_t at, uint64_t bytes)
 {
@@ -47,70 +34,21 @@ static lig_status piece_to_host(const work *self, uint64_t at, uint64_t bytes)
     return status;
 }
 
-static lig_status copy_piece(const work *self, uint64_t at)
+static lig_status copy_piece(void *context, size_t piece, unsigned member)
 {
-    uint64_t left = self->bytes - at, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+    const work *self = context;
+    uint64_t at = piece * PIECE_BYTES, left = self->bytes - at;
+    uint64_t bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+    (void)member;
     return self->to_host ? piece_to_host(self, at, bytes)
                          : ligi_staging_push(self->data + at, self->host + at, bytes, self->memory,
                                              self->device);
 }
 
-static lig_status copy_pieces(work *self)
-{
-    uint64_t at;
-    while (!atomic_load(&self->failed) &&
-           (at = atomic_fetch_add(&self->next, PIECE_BYTES)) < self->bytes) {
-        lig_status status = copy_piece(self, at);
-        if (status == LIG_OK)
-            continue;
-        atomic_store(&self->failed, 1);
-        return status;
-    }
-    return LIG_OK;
-}
-
-static void *member_main(void *context)
-{
-    member *self = context;
-    ligi_failure_take(&self->failure, copy_pieces(self->shared));
-    return NULL;
-}
-
-/* If a thread cannot be started, the copy is only slower. */
-static void member_start(member *self, work *shared)
-{
-    sigset_t all, before;
-    self->shared = shared;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    self->started = pthread_create(&self->thread, NULL, member_main, self) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-/* The number of threads besides the caller's. */
-static size_t team_size(uint64_t bytes)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (bytes < ALONE_BYTES || processors < 2)
-        return 0;
-    return (processors < TEAM_MAX ? (size_t)processors : TEAM_MAX) - 1;
-}
-
 static lig_status run(work *self)
 {
-    member others[TEAM_MAX - 1] = {{.started = 0}};
-    size_t count = team_size(self->bytes);
-    for (size_t i = 0; i < count; i++)
-        member_start(&others[i], self);
-    lig_status status = copy_pieces(self);
-    for (size_t i = 0; i < count; i++) {
-        if (!others[i].started)
-            continue;
-        pthread_join(others[i].thread, NULL);
-        if (status == LIG_OK && others[i].failure.status != LIG_OK)
-            status = ligi_failure_publish(&others[i].failure);
-    }
-    return status;
+    return ligi_team_once(self->bytes < ALONE_BYTES ? 1 : 0, copy_piece, self,
+                          (self->bytes + PIECE_BYTES - 1) / PIECE_BYTES);
 }
 
 lig_status ligi_copy_to_host(void *host, const void *data, uint64_t bytes, uint16_t memory,

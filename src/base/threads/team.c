@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define SIZE_DEFAULT 8 /* gathering rows is bound by memory: more threads gain little */
@@ -147,4 +148,36 @@ void ligi_team_destroy(ligi_team *team)
 void ligi_team_forget(ligi_team *team)
 {
     free(team);
+}
+
+/* --- a team for one call --- */
+
+typedef struct attempts {
+    ligi_team_attempt attempt;
+    void *context;
+    atomic_int failed;
+    ligi_failure failure; /* of the part that set `failed` */
+} attempts;
+
+static void run_attempt(void *context, size_t part, unsigned member)
+{
+    attempts *self = context;
+    if (atomic_load(&self->failed))
+        return;
+    lig_status status = self->attempt(self->context, part, member);
+    if (status != LIG_OK && !atomic_exchange(&self->failed, 1))
+        ligi_failure_take(&self->failure, status);
+}
+
+lig_status ligi_team_once(unsigned size, ligi_team_attempt attempt, void *context, size_t count)
+{
+    attempts self = {.attempt = attempt, .context = context};
+    ligi_team *team = NULL;
+    if (size == 0)
+        size = size_default();
+    if (size > 1 && count > 1)
+        (void)ligi_team_create(&team, count < size ? (unsigned)count : size);
+    ligi_team_run(team, run_attempt, &self, count);
+    ligi_team_destroy(team);
+    return self.failed ? ligi_failure_publish(&self.failure) : LIG_OK;
 }

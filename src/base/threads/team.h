@@ -27,4 +27,9 @@ unsigned ligi_team_size(const ligi_team *team);
 /* Calls `work` for the parts 0 .. count - 1, and returns when all have ended. NULL: one by one. */
 void ligi_team_run(ligi_team *team, ligi_team_work work, void *context, size_t count);
 
+typedef lig_status (*ligi_team_attempt)(void *context, size_t part, unsigned member);
+/* The same with a team for this call only (`size` as for create). After a part has failed, no other
+ * begins; returns the first failure. Without memory or threads for a team it only takes longer. */
+lig_status ligi_team_once(unsigned size, ligi_team_attempt attempt, void *context, size_t count);
+
 #endif

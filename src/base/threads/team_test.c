@@ -108,6 +108,46 @@ static void test_a_child_forgets(void **unused)
     ligi_team_destroy(team);
 }
 
+enum { BAD_PART = 7 };
+
+struct trial {
+    atomic_int begun[PARTS];
+};
+
+static lig_status try_part(void *context, size_t part, unsigned member)
+{
+    struct trial *self = context;
+    (void)member;
+    atomic_fetch_add(&self->begun[part], 1);
+    return part == BAD_PART ? lig_fail(LIG_E_CORRUPT, "part %zu is damaged", part) : LIG_OK;
+}
+
+static lig_status try_meeting(void *context, size_t part, unsigned member)
+{
+    meet(context, part, member);
+    return LIG_OK;
+}
+
+static void test_a_team_for_one_call(void **unused)
+{
+    (void)unused;
+    struct meeting found = {0};
+    assert_ok(ligi_team_once(3, try_meeting, &found, 3));
+    for (unsigned size = 0; size < 4; size++) {
+        struct trial good = {0}, bad = {0};
+        assert_ok(ligi_team_once(size, try_part, &good, BAD_PART));
+        for (size_t i = 0; i < BAD_PART; i++)
+            assert_int_equal(atomic_load(&good.begun[i]), 1);
+        assert_status(ligi_team_once(size, try_part, &bad, PARTS), LIG_E_CORRUPT);
+        assert_says("part 7 is damaged");
+        for (size_t i = 0; i < BAD_PART; i++)
+            assert_int_equal(atomic_load(&bad.begun[i]), 1);
+        for (size_t i = BAD_PART + 1; size == 1 && i < PARTS; i++)
+            assert_int_equal(atomic_load(&bad.begun[i]), 0);
+        assert_ok(ligi_team_once(size, try_part, &good, 0));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -115,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_callers_on_several_threads),
         cmocka_unit_test(test_parts_run_at_the_same_time),
         cmocka_unit_test(test_a_child_forgets),
+        cmocka_unit_test(test_a_team_for_one_call),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 #include "store/format/block_hashes.h"
 
 #include "base/hash.h"
+#include "base/threads/team.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 
 /* Less than this is hashed before a thread has begun. */
@@ -25,12 +24,14 @@ static void hash_one(const void *secret, const ligi_hash_job *job)
     }
 }
 
-static void *work(void *context)
+/* Of each thread: there may be many small jobs. */
+static lig_status work(void *context, size_t part, unsigned member)
 {
     gang *self = context;
+    (void)part, (void)member;
     for (size_t i; (i = atomic_fetch_add(&self->next, 1)) < self->count;)
         hash_one(self->secret, &self->jobs[i]);
-    return NULL;
+    return LIG_OK;
 }
 
 void ligi_hash_jobs(const void *secret, const ligi_hash_job *jobs, size_t count)
@@ -39,16 +40,6 @@ void ligi_hash_jobs(const void *secret, const ligi_hash_job *jobs, size_t count)
     uint64_t bytes = 0;
     for (size_t i = 0; i < count && bytes < ALONE_BYTES; i++)
         bytes += jobs[i].bytes;
-    pthread_t other;
-    int shared = 0;
-    if (bytes >= ALONE_BYTES && count > 1) { /* without a second thread it only takes longer */
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        shared = pthread_create(&other, NULL, work, &self) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
-    work(&self);
-    if (shared)
-        pthread_join(other, NULL);
+    unsigned threads = bytes < ALONE_BYTES || count < 2 ? 1 : 2;
+    (void)ligi_team_once(threads, work, &self, threads);
 }

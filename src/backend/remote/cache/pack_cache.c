@@ -2,20 +2,16 @@
 
 #include "backend/remote/cache/cache_files.h"
 #include "base/error.h"
+#include "base/threads/team.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BLOCK LIG_BLOCK_BYTES
 /* Missing blocks are read together up to this many bytes: memory of one read. */
 #define FETCH_BYTES (UINT64_C(64) << 20)
 /* Several threads read this much: reading cached bytes is copying and hashing. */
 #define TEAM_BYTES (UINT64_C(4) << 20)
-enum { TEAM_MAX = 8 };
 
 typedef struct cached_read {
     ligi_remote_cache *cache;
@@ -25,8 +21,8 @@ typedef struct cached_read {
     ligi_object_arrived arrived;
     void *context;
     ligi_cache_file file;
-    uint8_t *absent; /* of each range: 1 if the cache lacks it, or has it damaged */
-    atomic_size_t next;
+    uint8_t *absent;                /* of each range: 1 if the cache lacks it, or has it damaged */
+    uint8_t *blocks[LIGI_TEAM_MAX]; /* of members of the team; NULL: not needed yet */
 } cached_read;
 
 static uint64_t block_bytes(const cached_read *self, uint64_t block)
@@ -40,7 +36,7 @@ static uint64_t block_bytes(const cached_read *self, uint64_t block)
 
 /* Copies from the cache, comparing whole blocks with their checks; 0 if one is missing or damaged.
  * `block` has room for one. */
-static int copy_checked(cached_read *self, const ligi_object_range *range, uint8_t *block)
+static int copy_checked(const cached_read *self, const ligi_object_range *range, uint8_t *block)
 {
     uint8_t *to = range->data;
     uint64_t at = range->offset, end = range->offset + range->bytes;
@@ -60,87 +56,41 @@ static int copy_checked(cached_read *self, const ligi_object_range *range, uint8
 }
 
 /* Damage may be in the cache only: a damaged range counts as absent, and is fetched. */
-static lig_status read_one(cached_read *self, size_t index, uint8_t *block)
+static lig_status read_one(void *context, size_t index, unsigned member)
 {
+    cached_read *self = context;
     const ligi_object_range *range = &self->ranges[index];
+    uint8_t **block = &self->blocks[member];
     lig_status status = LIG_OK;
 
     if (range->offset + range->bytes > self->file.bytes)
         return lig_fail(LIG_E_CORRUPT, "the pack is shorter than the range");
-    int there = block == NULL
+    if (!self->pack->verified && *block == NULL)
+        LIG_TRY(ligi_alloc(block, BLOCK, "a block of a pack"));
+    int there = self->pack->verified
                     ? ligi_cache_bytes_get(&self->file, range->offset, range->data, range->bytes)
-                    : copy_checked(self, range, block);
+                    : copy_checked(self, range, *block);
     if (there && self->arrived != NULL)
         status = self->arrived(self->context, index);
     self->absent[index] = !there || status == LIG_E_CORRUPT;
     return status == LIG_E_CORRUPT ? LIG_OK : status;
 }
 
-static lig_status read_some(cached_read *self)
-{
-    uint8_t *block = NULL;
-    lig_status status = LIG_OK;
-    size_t index;
-
-    if (!self->pack->verified)
-        LIG_TRY(ligi_alloc(&block, BLOCK, "a block of a pack"));
-    while (status == LIG_OK && (index = atomic_fetch_add(&self->next, 1)) < self->count)
-        status = read_one(self, index, block);
-    if (status != LIG_OK)
-        atomic_store(&self->next, self->count);
-    free(block);
-    return status;
-}
-
-typedef struct member { /* of the team; the caller is not one */
-    cached_read *read;
-    pthread_t thread;
-    int started;
-    ligi_failure failure;
-} member;
-
-static void *member_main(void *context)
-{
-    member *self = context;
-
-    ligi_failure_take(&self->failure, read_some(self->read));
-    return NULL;
-}
-
-static size_t team_size(const cached_read *self)
+static unsigned team_size(const cached_read *self)
 {
     uint64_t bytes = 0;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
     for (size_t i = 0; i < self->count; i++)
         bytes += self->ranges[i].bytes;
-    if (bytes < TEAM_BYTES)
-        return 1;
-    return processors < 2 ? 2 : processors > TEAM_MAX ? TEAM_MAX : (size_t)processors;
+    return bytes < TEAM_BYTES ? 1 : 0;
 }
 
-/* A thread that cannot be started only costs time. */
 static lig_status read_cached(cached_read *self)
 {
-    member others[TEAM_MAX - 1];
-    size_t count = team_size(self) - 1;
-    sigset_t all, before;
+    lig_status status = ligi_team_once(team_size(self), read_one, self, self->count);
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (size_t i = 0; i < count; i++) {
-        others[i].read = self;
-        others[i].started = pthread_create(&others[i].thread, NULL, member_main, &others[i]) == 0;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    lig_status status = read_some(self);
-    for (size_t i = 0; i < count; i++) {
-        if (!others[i].started)
-            continue;
-        pthread_join(others[i].thread, NULL);
-        if (status == LIG_OK)
-            status = ligi_failure_publish(&others[i].failure);
-    }
+    for (size_t i = 0; i < LIGI_TEAM_MAX; i++)
+        free(self->blocks[i]);
     return status;
 }
 
