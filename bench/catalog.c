@@ -6,6 +6,7 @@
  * Each round interleaves the three; printed are the medians, and the ratios. */
 #include "backend/registry.h"
 #include "base/clock.h"
+#include "peers/median.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -139,18 +140,6 @@ static double commits(const char *folder, int processes, int count)
     if (failed)
         die("a process");
     return processes * count / seconds;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
 }
 
 static double open_once(const char *folder)

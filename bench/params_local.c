@@ -10,6 +10,7 @@
  * neighbours on a busy machine do not count. */
 #include "params/rows/table_state.h"
 #include "params/state/node.h"
+#include "peers/median.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -176,19 +177,6 @@ static void *run(void *argument)
         }
     }
     return NULL;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, uint64_t count)
-{
-    qsort(values, count, sizeof *values, by_value);
-    return values[count / 2];
 }
 
 static double round_time(const trial *bench, uint64_t round, int way)

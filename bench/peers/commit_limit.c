@@ -6,6 +6,7 @@
  * Each round measures one and eight processes for every time; printed are the medians. */
 #include "base/bell.h"
 #include "base/clock.h"
+#include "median.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -157,18 +158,6 @@ static double measure(const char *path, int processes, int count, int held)
     unlink(path);
     munmap(page, sizeof *page);
     return processes * count / seconds;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double left = *(const double *)a, right = *(const double *)b;
-    return (left > right) - (left < right);
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, compare);
-    return values[count / 2];
 }
 
 int main(int count, char **arguments)
