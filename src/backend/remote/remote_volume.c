@@ -1,5 +1,4 @@
 #include "backend/remote/remote_volume.h"
-#include "base/boot.h"
 
 #include "backend/remote/cache/cache_files.h"
 #include "backend/remote/engine_load.h"
@@ -12,6 +11,7 @@
 #include "backend/remote/remote_view.h"
 #include "backend/remote/remote_write.h"
 #include "backend/shared_instances.h"
+#include "base/boot.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #include "backend/remote/remote_write.h"
-#include "base/boot.h"
 
 #include "backend/range.h"
 #include "backend/remote/remote_leases.h"
+#include "base/boot.h"
 #include "tensor/memory.h"
 
 #include <stdlib.h>
