@@ -97,14 +97,15 @@ class RowKernels:
         if len(self._sums) < ids.numel():
             self._sums = torch.zeros((ids.numel(), grad.shape[1]), device=grad.device)
         ids, grad = ids.contiguous(), grad.contiguous()
+        bags, listed = (places, None) if isinstance(places, int) else (1, _listed(places, ids))
         sums, self._sums = self._sums, self._sums[:0]  # after a failure it may not be zeros
         self._core.step(
             stream,
             ids.data_ptr(),
             slots.data_ptr(),
             ids.numel(),
-            places if isinstance(places, int) else 1,
-            _address(None if isinstance(places, int) else _listed(places, ids)),
+            bags,
+            _address(listed),  # `listed` lives until the kernels are queued
             -1 if padding is None else padding,
             grad.data_ptr(),
             sums.data_ptr(),

@@ -182,6 +182,16 @@ def test_gradients_of_ids_that_share_memory(alone: Any) -> None:
     assert ours.rows(ids)[:, 0].tolist() == [-2, -1, -2, -1, -1, 0, -1, 0]
 
 
+def test_places_of_another_type(alone: Any) -> None:
+    """They are converted into memory that lasts until the kernels have read it."""
+    pair = Pair(alone, None)
+    ids, gradients = torch.arange(16) % 5, torch.randn(8, LENGTH)
+    for worker, module in zip(pair.workers, pair.lists, strict=True):
+        places = (torch.arange(16) % 8).to(torch.int32 if module is pair.lists[0] else torch.int64)
+        module._push(worker, ids, gradients, places)
+    pair.both(pair.all_rows)
+
+
 class Operations(TorchDispatchMode):
     """Counts operations by name."""
 
