@@ -115,6 +115,28 @@ static void a_removed_file_is_closed(void **state)
     assert_int_equal(status, LIG_E_NOTFOUND);
 }
 
+/* Another process has removed the files: whatever is opened next, they take up no space. */
+static void removed_files_are_closed_with_the_next(void **state)
+{
+    log_scene *scene = *state;
+    ligi_clog_folder *folder = &scene->log.folder;
+    int fds[3];
+
+    make_segments(scene, 4);
+    for (uint64_t i = 0; i < 3; i++) {
+        ligi_clog_file *file = take(scene, i + 1);
+        fds[i] = file->fd;
+        ligi_clog_folder_release(folder, file);
+    }
+    assert_int_equal(unlink(log_scene_path(scene, "segment", 1)), 0);
+    assert_int_equal(unlink(log_scene_path(scene, "segment", 2)), 0);
+    ligi_clog_file *held = take(scene, 4);
+    assert_true(!is_open(fds[0]) || held->fd == fds[0]); /* a number is used again */
+    assert_true(!is_open(fds[1]) || held->fd == fds[1]);
+    assert_true(is_open(fds[2]));
+    ligi_clog_folder_release(folder, held);
+}
+
 static uint64_t blocks_of(const ligi_clog_file *file)
 {
     struct stat info;
@@ -142,6 +164,23 @@ static void room_is_kept(void **state)
     ligi_clog_folder_release(&scene->log.folder, file);
 }
 
+/* Another process has given the room back: it is taken again. */
+static void room_that_was_given_back_is_kept_again(void **state)
+{
+    log_scene *scene = *state;
+    const ligi_clog_folder *folder = &scene->log.folder;
+
+    make_segments(scene, 1);
+    ligi_clog_file *file = take(scene, 1);
+    assert_ok(ligi_clog_keep(folder, file, 1 << 20));
+    int kept = blocks_of(file) >= 1 << 20; /* not every file system can do that */
+    assert_int_equal(truncate(log_scene_path(scene, "segment", 1), sizeof(uint64_t)), 0);
+    assert_true(blocks_of(file) < 1 << 20);
+    assert_ok(ligi_clog_keep(folder, file, 1 << 20));
+    assert_true(!kept || blocks_of(file) >= 1 << 20);
+    ligi_clog_folder_release(&scene->log.folder, file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,7 +188,9 @@ int main(void)
         log_test(a_file_in_use_outlasts_the_list),
         log_test(a_forgotten_file_is_opened_again),
         log_test(a_removed_file_is_closed),
+        log_test(removed_files_are_closed_with_the_next),
         log_test(room_is_kept),
+        log_test(room_that_was_given_back_is_kept_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
