@@ -260,6 +260,8 @@ static lig_status push_pull(lig_mesh *mesh, const lig_mesh_request *asked, ligi_
     LIG_TRY(ligi_mesh_device_of(asked->push, asked->push_count, &device));
     LIG_TRY(ligi_mesh_device_of(asked->pull, asked->pull_count, &device));
     LIG_TRY(ligi_mesh_enter(mesh));
+    if (on.graph) /* requests that were queued before it on its stream are sent first */
+        ligi_mesh_device_help(mesh);
     ligi_request *request;
     size_t entries;
     int captured = 0;

@@ -370,7 +370,8 @@ static void on_pushed(ligi_courier_task *task, lig_status status)
     ligi_exchange *exchange = (ligi_exchange *)task;
     ligi_request *request = exchange->request;
     exchange->pushing = 0;
-    exchange->device->pushes.count--;
+    if (task->order)
+        task->order->count--;
     ligi_mesh_device_word_give(exchange->device, task->word);
     if (status != LIG_OK)
         ligi_request_fail(request, status, lig_error_text());
@@ -400,12 +401,12 @@ static lig_status fill_exchange(ligi_exchange *exchange, const lig_mesh_request 
     for (uint32_t s = 0; s < exchange->device->mesh->server_count; s++)
         LIG_TRY(write_head(exchange, asked, s, &used, &at));
     exchange->pushed.done = on_pushed;
-    exchange->pushed.order = &exchange->device->pushes;
+    exchange->pushed.order = exchange->graph ? NULL : &exchange->device->pushes;
     if (exchange->move_count > 0 || (exchange->has_stream && has_device(asked)))
         return ligi_mesh_device_copy(exchange->device, stream, exchange->moves,
                                      exchange->move_count, &exchange->pushed);
     exchange->pushed.word = NULL; /* it only waits for its turn */
-    exchange->at_once = exchange->device->pushes.count == 0;
+    exchange->at_once = exchange->graph || exchange->device->pushes.count == 0;
     if (!exchange->at_once)
         ligi_courier_add(&exchange->device->tasks, &exchange->pushed);
     return LIG_OK;
@@ -455,7 +456,8 @@ lig_status ligi_exchange_begin(ligi_mesh_device *device, const lig_mesh_request 
         return ligi_failure_publish(&failure);
     }
     exchange->pushing = 1;
-    device->pushes.count++;
+    if (exchange->pushed.order)
+        exchange->pushed.order->count++;
     exchange->is_filled = exchange->pull_count == 0;
     request->exchange = exchange;
     return LIG_OK;
