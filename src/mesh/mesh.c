@@ -5,6 +5,7 @@
 #include "group/session/session_meet.h"
 #include "group/session/session_peer.h"
 #include "mesh/device/device_flags.h"
+#include "mesh/device/graph_slots.h"
 #include "mesh/mesh_connect.h"
 #include "net/progress.h"
 #include "tensor/memory.h"
@@ -226,7 +227,10 @@ lig_status lig_mesh_open(lig_mesh **out, const lig_mesh_options *options)
 static void end_links(lig_mesh *mesh)
 {
     ligi_net_lock(mesh->session.net);
-    ligi_flags_close(mesh); /* copies that are waited for may be queued behind such a wait */
+    if (mesh->device) { /* copies that are waited for may be queued behind such waits */
+        ligi_flags_close(mesh->device);
+        ligi_captured_close(mesh->device);
+    }
     ligi_session_disconnect(&mesh->session, "it has stopped");
     ligi_trace_recorder_close(&mesh->recorder);
     atomic_store_explicit(&mesh->session.closed, 1, memory_order_release);

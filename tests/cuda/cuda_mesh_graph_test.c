@@ -143,6 +143,31 @@ static void test_order(void **unused)
     close_stage(&on);
 }
 
+/* Closing waits for copies that are queued behind replays, which nobody answers any more. */
+static void test_closing_with_a_request_behind_replays(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    uint64_t handler;
+    lig_mesh_request request = echo_of(&on);
+    char *marker = fake_cuda_alloc(1, 0);
+    *marker = 0;
+    capture(&on);
+    for (int i = 0; i < 3; i++)
+        fake_cuda_replay(on.ours);
+    fake_cuda_fill(on.ours, marker, 1, 1);
+    assert_ok(lig_mesh_push_pull_on(on.worker, &request, on.ours, &handler));
+    (void)take_one(&on);
+    lig_mesh_close(on.worker);
+    (void)fake_cuda_live("streams"); /* its lock */
+    assert_int_equal(*marker, 1);
+    scene_worker(on.all, 0)->mesh = NULL;
+    fake_cuda_replay(on.ours); /* forbidden, and does not stop the stream */
+    fake_cuda_finish(on.ours);
+    close_stage(&on);
+    fake_cuda_free(marker);
+}
+
 typedef struct replaying {
     void *stream;
     atomic_int ended;
@@ -274,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_request_behind_replays),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_closing_with_a_request_behind_replays),
         cmocka_unit_test_prestate(test_each_call_of_a_replay_fails, "shm"),
         cmocka_unit_test_prestate(test_each_call_of_a_replay_fails, "tcp"),
         cmocka_unit_test(test_each_call_of_a_capture_fails),

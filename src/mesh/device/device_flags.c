@@ -46,10 +46,9 @@ void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming)
     __atomic_store_n(device->flags_ended, now, __ATOMIC_RELEASE);
 }
 
-void ligi_flags_close(lig_mesh *mesh)
+void ligi_flags_close(ligi_mesh_device *device)
 {
-    ligi_mesh_device *device = mesh->device;
-    if (device == NULL || device->flags_ended == NULL)
+    if (device->flags_ended == NULL)
         return;
     __atomic_store_n(device->flags_ended, CLOSED, __ATOMIC_RELEASE);
     device->flags_ended = NULL; /* the words stay allocated: device->stuck */

@@ -10,6 +10,6 @@
  * Called when a peer leaves or joins; the state of `coming` (NULL: none) has not changed yet. */
 void ligi_flags_update(lig_mesh *mesh, const ligi_session_peer *coming);
 /* With the lock, before the peers are left: all waits end at once, also those still queued. */
-void ligi_flags_close(lig_mesh *mesh);
+void ligi_flags_close(ligi_mesh_device *device);
 
 #endif

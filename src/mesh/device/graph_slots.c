@@ -11,8 +11,8 @@
 #include <string.h>
 
 /* Values of `turn`: the graph writes GO, the courier the others. CLOSED is in the upper half, where
- * the graph does not write: all replays continue, also those that are queued when the mesh is
- * closed. */
+ * the graph does not write, and is never removed: all replays continue, also those that are queued
+ * when the mesh is closed. */
 enum { TAKEN = 0, GO = 1, DONE = 2 };
 #define CLOSED (UINT64_C(1) << 32)
 #define GRAPH_BIT (UINT64_C(1) << 62) /* handlers of requests never get that far */
@@ -39,7 +39,6 @@ void ligi_captured_free_all(ligi_mesh_device *device)
     device->slots = NULL;
     while (slot) {
         ligi_captured_slot *next = slot->next;
-        __atomic_store_n(slot->turn, CLOSED, __ATOMIC_RELEASE);
         ligi_arena_chunk_drop(slot->chunk);
         slot_free(slot);
         slot = next;
@@ -162,9 +161,16 @@ static void abandon(ligi_captured_slot *slot)
 
 void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence)
 {
+    uint64_t turn = TAKEN; /* or CLOSED */
     if (status != LIG_OK)
         ligi_mesh_device_fail(slot->device, status, sentence);
-    __atomic_store_n(slot->turn, DONE, __ATOMIC_RELEASE);
+    __atomic_compare_exchange_n(slot->turn, &turn, DONE, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+void ligi_captured_close(ligi_mesh_device *device)
+{
+    for (ligi_captured_slot *slot = device->slots; slot; slot = slot->next)
+        __atomic_fetch_or(slot->turn, CLOSED, __ATOMIC_RELEASE);
 }
 
 static void replay(ligi_captured_slot *slot)
@@ -186,9 +192,11 @@ static int visit(void *context)
     int some = 0;
     ligi_captured_slot *slot = __atomic_load_n(&device->slots, __ATOMIC_ACQUIRE);
     for (; slot; slot = slot->next) {
-        if (__atomic_load_n(slot->turn, __ATOMIC_ACQUIRE) != GO)
+        uint64_t turn = GO;
+        if (__atomic_load_n(slot->turn, __ATOMIC_RELAXED) != GO ||
+            !__atomic_compare_exchange_n(slot->turn, &turn, TAKEN, 0, __ATOMIC_ACQUIRE,
+                                         __ATOMIC_RELAXED))
             continue;
-        __atomic_store_n(slot->turn, TAKEN, __ATOMIC_RELAXED);
         replay(slot);
         some = 1;
     }

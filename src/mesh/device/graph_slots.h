@@ -39,6 +39,10 @@ lig_status ligi_captured_respond(ligi_mesh_device *device, uint32_t worker,
 /* A replayed request has ended: its graph continues. The next call returns a failure. */
 void ligi_captured_ended(ligi_captured_slot *slot, lig_status status, const char *sentence);
 
+/* With the lock: all replays continue from now on, also those that are still queued, and make no
+ * calls. */
+void ligi_captured_close(ligi_mesh_device *device);
+/* After `close`, if there are slots. */
 void ligi_captured_free_all(ligi_mesh_device *device);
 
 #endif
