@@ -132,8 +132,8 @@ LIG_API lig_status lig_mesh_wait(lig_mesh *mesh, uint64_t handler, int64_t timeo
  * wait of this mesh returns the error. If respond_on fails after a part of it was queued, the request is refused
  * once the stream has run that part, and the handler cannot be answered again (LIG_E_NOTFOUND). On a stream that is
  * being captured into a CUDA graph, every replay makes the call; a response goes to the oldest request of the same
- * worker that was taken and not answered. A captured push_pull needs its wait in the same graph; a replay waits
- * until the request of the previous one has ended. */
+ * worker that was taken and not answered, and the next get_batch returns its failure. A captured push_pull needs its
+ * wait in the same graph; a replay waits until the request of the previous one has ended. */
 LIG_API lig_status lig_mesh_push_pull_on(lig_mesh *mesh, const lig_mesh_request *request, void *stream,
                                          uint64_t *handler);
 LIG_API lig_status lig_mesh_wait_on(lig_mesh *mesh, uint64_t handler, void *stream, int64_t timeout_ns);

@@ -175,7 +175,8 @@ static int is_ready(void *context)
     await *what = context;
     ligi_mesh_device_help(what->mesh);
     return ligi_session_check(&what->mesh->session) != LIG_OK ||
-           ligi_server_requests_ready(&what->mesh->inbox, what->mode);
+           ligi_server_requests_ready(&what->mesh->inbox, what->mode) ||
+           ligi_mesh_device_failed(what->mesh);
 }
 
 static void describe(const ligi_job *job, lig_mesh_arrival *arrival)
@@ -232,6 +233,7 @@ static lig_status take_batch(lig_mesh *mesh, uint32_t mode, int64_t end_ns,
         if (waited != LIG_OK && waited != LIG_E_TIMEOUT)
             return waited;
         LIG_TRY(ligi_session_usable(&mesh->session));
+        LIG_TRY(ligi_mesh_device_check(mesh));
         LIG_TRY(hand_out(mesh, mode, arrivals, room, count));
         if (*count > 0)
             return LIG_OK;

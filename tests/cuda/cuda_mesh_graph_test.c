@@ -168,6 +168,35 @@ static void test_closing_with_a_request_behind_replays(void **unused)
     fake_cuda_free(marker);
 }
 
+static void capture_response(stage *on, uint64_t handler)
+{
+    fake_cuda_capture(on->theirs, 1);
+    assert_ok(lig_mesh_respond_on(on->server, handler, &on->answer, 1, on->theirs, SECOND));
+    fake_cuda_capture(on->theirs, 0);
+}
+
+/* A server's replays that answer nobody end, and its next call says so. */
+static void test_a_response_without_a_request(void **unused)
+{
+    (void)unused;
+    stage on = open_stage("shm");
+    uint64_t handler;
+    lig_mesh_arrival arrival;
+    size_t found;
+    lig_mesh_request request = echo_of(&on);
+    assert_ok(lig_mesh_push_pull(on.worker, &request, &handler));
+    capture_response(&on, take_one(&on).handler);
+    fake_cuda_replay(on.theirs);
+    assert_ok(lig_mesh_wait(on.worker, handler, 20 * SECOND));
+    fake_cuda_replay(on.theirs);
+    fake_cuda_finish(on.theirs);
+    assert_status(lig_mesh_get_batch(on.server, LIG_MESH_ANY, 20 * SECOND, &arrival, 1, &found),
+                  LIG_E_NOTFOUND);
+    assert_says("no request of worker 0 has been taken and not answered");
+    exchange(&on);
+    close_stage(&on);
+}
+
 typedef struct replaying {
     void *stream;
     atomic_int ended;
@@ -300,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_a_request_behind_replays),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_closing_with_a_request_behind_replays),
+        cmocka_unit_test(test_a_response_without_a_request),
         cmocka_unit_test_prestate(test_each_call_of_a_replay_fails, "shm"),
         cmocka_unit_test_prestate(test_each_call_of_a_replay_fails, "tcp"),
         cmocka_unit_test(test_each_call_of_a_capture_fails),

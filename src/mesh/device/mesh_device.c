@@ -4,6 +4,7 @@
 #include "mesh/device/exchange.h"
 #include "mesh/device/graph_slots.h"
 #include "mesh/mesh.h"
+#include "net/progress.h"
 #include "tensor/cuda/cuda_work.h"
 #include "tensor/memory.h"
 
@@ -165,11 +166,17 @@ void ligi_mesh_device_fail(ligi_mesh_device *device, lig_status status, const ch
     if (device->failure.status != LIG_OK)
         return;
     ligi_failure_take(&device->failure, lig_fail(status, "%s", sentence));
+    ligi_net_wake(device->mesh->session.net);
+}
+
+int ligi_mesh_device_failed(const lig_mesh *mesh)
+{
+    return mesh->device && mesh->device->failure.status != LIG_OK;
 }
 
 lig_status ligi_mesh_device_check(lig_mesh *mesh)
 {
-    if (mesh->device == NULL || mesh->device->failure.status == LIG_OK)
+    if (!ligi_mesh_device_failed(mesh))
         return LIG_OK;
     lig_status status = ligi_failure_publish(&mesh->device->failure);
     mesh->device->failure.status = LIG_OK;

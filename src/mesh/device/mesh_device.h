@@ -79,6 +79,7 @@ uint64_t ligi_mesh_device_address(const ligi_mesh_device *device, const uint64_t
 
 /* Returns, once, the failure of work that no call waited for. */
 lig_status ligi_mesh_device_check(lig_mesh *mesh);
+int ligi_mesh_device_failed(const lig_mesh *mesh); /* 1: there is one */
 /* Records such a failure. */
 void ligi_mesh_device_fail(ligi_mesh_device *device, lig_status status, const char *sentence);
 
