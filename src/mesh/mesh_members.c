@@ -28,11 +28,6 @@ lig_status lig_mesh_barrier(lig_mesh *mesh, uint32_t with, int64_t timeout_ns)
     return ligi_session_barrier(&mesh->session, mask, 0, timeout_ns);
 }
 
-static int shares_memory(const ligi_arenas *arenas)
-{
-    return arenas->opened != 0 || arenas->imports != NULL;
-}
-
 static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *member)
 {
     static const uint32_t roles[] = {LIG_MESH_SERVER, LIG_MESH_WORKER, LIG_MESH_SCHEDULER};
@@ -48,7 +43,7 @@ static void describe(lig_mesh *mesh, const ligi_member *from, lig_mesh_member *m
     const ligi_session_peer *peer = &mesh->parties[index].peer;
     if (peer->link)
         snprintf(member->transport, sizeof member->transport, "%s%s", ligi_link_scheme(peer->link),
-                 shares_memory(&mesh->parties[index].arenas) ? "+cuda" : "");
+                 mesh->parties[index].arenas.opened ? "+cuda" : "");
     if (member->state == LIG_MESH_ALIVE && peer->state != LIGI_PRESENT &&
         peer->incarnation == from->incarnation)
         member->state = peer->state; /* the link reports it before the group does */

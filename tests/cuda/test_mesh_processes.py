@@ -25,7 +25,8 @@ from ligament.mesh.member import Mesh
 fake = ctypes.CDLL("libcuda.so.1")
 fake.fake_cuda_alloc.restype = fake.fake_cuda_stream.restype = ctypes.c_void_p
 fake.fake_cuda_breach.restype = ctypes.c_char_p
-fake.fake_cuda_finish.argtypes = (ctypes.c_void_p,)
+fake.fake_cuda_finish.argtypes = fake.fake_cuda_replay.argtypes = (ctypes.c_void_p,)
+fake.fake_cuda_capture.argtypes = (ctypes.c_void_p, ctypes.c_int)
 FLOAT32 = _core.dtype_names()["float32"]
 COUNT = 300_001
 
@@ -39,11 +40,11 @@ def described(address, value=None, count=COUNT):
         array[:] = value
     return array, (array, address, FLOAT32, (count,), None, 0)
 
-def mesh(role, address, device=-1):
+def mesh(role, address, device=-1, liveness_ns=5_000_000_000):
     return _core.Mesh(
         role=role, rank=0, workers=1, servers=1, group_size=1, address=address,
         transport=sys.argv[2], secret=None,
-        timeout_ns=60_000_000_000, liveness_ns=5_000_000_000, spin_ns=20_000,
+        timeout_ns=60_000_000_000, liveness_ns=liveness_ns, spin_ns=20_000,
         receive_bytes=1 << 30, host=None, flags=0, device=device)
 
 def push_pull(member, push, pull, stream=None):
@@ -235,3 +236,14 @@ print("ENDED", flush=True)
     assert "LOST worker 0" in server.end()
     worker.signal(signal.SIGCONT)
     assert "ENDED" in worker.end()
+
+
+def test_an_arena_that_cannot_be_opened(scene: Scene) -> None:
+    """Both sides say that they use host memory."""
+    first = "            memory, code, shape = items[0]\n"
+    said = "            print('PAIR', member.members()[1][4], flush=True)\n"
+    refused = "fake.fake_cuda_fail(b'cuIpcOpenMemHandle', 1, 201)\n"
+    server = scene.start(refused + SERVER.replace(first, said + first))
+    worker = scene.start(WORKER + "end(member)")
+    assert f"KINDS ['{scene.transport}']" in worker.end()
+    assert set(server.end().splitlines()) == {f"PAIR {scene.transport}"}

@@ -112,7 +112,9 @@ static lig_status open_offer(ligi_party *party, const ligi_offer *offer)
         party->arenas.imports->device = device->number;
         atomic_init(&party->arenas.imports->refs, 1);
     }
-    return import_arena(device, party->arenas.imports, offer);
+    LIG_TRY(import_arena(device, party->arenas.imports, offer));
+    party->arenas.opened |= UINT64_C(1) << offer->arena;
+    return LIG_OK;
 }
 
 lig_status ligi_arena_on_offer(ligi_party *party, const void *head, size_t bytes)

@@ -28,7 +28,7 @@ void ligi_imports_hold(ligi_imports *imports);
 void ligi_imports_drop(ligi_imports *imports); /* any thread */
 
 typedef struct ligi_arenas {  /* the arenas shared by a peer and this member */
-    uint64_t offered, opened; /* a worker's: bits by arena */
+    uint64_t offered, opened; /* of the worker's: bits by arena; a server has opened them */
     ligi_imports *imports;    /* a server's; NULL: none */
 } ligi_arenas;
 
