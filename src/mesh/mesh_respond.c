@@ -253,7 +253,10 @@ lig_status ligi_server_replay(lig_mesh *mesh, struct ligi_captured_slot *slot)
     uint64_t handler = 0;
     int borrowed = 0; /* the graph's chunk: its next replay waits */
     LIG_TRY(ligi_mesh_enter(mesh));
-    lig_status found = ligi_server_requests_oldest(&mesh->inbox, slot->worker, &handler);
+    const ligi_session_peer *peer = &mesh->parties[slot->worker].peer;
+    lig_status found = peer->state != LIGI_PRESENT
+                           ? ligi_session_peer_fail(peer)
+                           : ligi_server_requests_oldest(&mesh->inbox, slot->worker, &handler);
     ligi_mesh_leave(mesh);
     LIG_TRY(found);
     return answer(mesh, handler, slot->asked.push, slot->asked.push_count,

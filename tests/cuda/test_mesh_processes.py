@@ -247,3 +247,121 @@ def test_an_arena_that_cannot_be_opened(scene: Scene) -> None:
     worker = scene.start(WORKER + "end(member)")
     assert f"KINDS ['{scene.transport}']" in worker.end()
     assert set(server.end().splitlines()) == {f"PAIR {scene.transport}"}
+
+
+REPLAYS = """
+member = mesh(0, sys.argv[1], liveness_ns=2_000_000_000)
+push, item = tensor(0)
+pull, target = tensor(-1)
+for i in range(20):
+    member.wait(push_pull(member, item, target), 30_000)
+stream = fake.fake_cuda_stream()
+fake.fake_cuda_capture(stream, 1)
+member.wait(push_pull(member, item, target, stream), 30_000, stream)
+fake.fake_cuda_capture(stream, 0)
+for i in range(20):
+    push[:] = i
+    fake.fake_cuda_replay(stream)
+    fake.fake_cuda_finish(stream)
+    assert (pull == 2 * i).all(), i
+print("REPLAYED", flush=True)
+"""
+# Captured responses, replayed; the 41st request is held.
+REPLAYED = """
+member = mesh(1, sys.argv[1], device=0, liveness_ns=2_000_000_000)
+stream, graph, taken = fake.fake_cuda_stream(), False, 0
+out, answer = tensor(5)
+try:
+    while True:
+        ((handler, worker, items, keys, pulls),) = member.get_batch(30_000, 0)
+        taken += 1
+        out[:] = described(items[0][0].address)[0] * 2
+        items = None
+        if not graph:
+            fake.fake_cuda_capture(stream, 1)
+            member.respond(_core.Batch(["answer"], [answer]), handler, 10_000, stream)
+            fake.fake_cuda_capture(stream, 0)
+            graph = True
+        if taken == 41:
+            print("HOLDS", flush=True)
+            noticed = sys.stdin.readline().startswith("noticed")
+            while noticed and member.members()[1][3] == 1:
+                pass
+        fake.fake_cuda_replay(stream)
+        fake.fake_cuda_finish(stream)
+except ligament.PeerError as error:
+    print("LOST", error, flush=True)
+member.close()
+fake.fake_cuda_replay(stream)
+fake.fake_cuda_finish(stream)
+assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_replays_without_their_server(scene: Scene, number: signal.Signals) -> None:
+    """They end, also those that were queued, and the next call says why."""
+    server = scene.start(SERVER.replace("device=0)", "device=0, liveness_ns=2_000_000_000)"))
+    worker = scene.start(
+        REPLAYS
+        + """
+sys.stdin.readline()
+for _ in range(3):
+    fake.fake_cuda_replay(stream)
+fake.fake_cuda_finish(stream)
+try:
+    push_pull(member, item, target)
+    raise SystemExit("no error")
+except ligament.PeerError as error:
+    assert "server 0" in str(error) or "silent" in str(error), error
+member.close()
+fake.fake_cuda_replay(stream)
+fake.fake_cuda_finish(stream)
+assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+print("ENDED", flush=True)
+"""
+    )
+    assert worker.line() == "REPLAYED"
+    server.signal(signal.SIGSTOP)
+    if number == signal.SIGKILL:
+        server.signal(number)
+    worker.say("")
+    assert "ENDED" in worker.end()
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_replayed_responses_without_their_worker(
+    scene: Scene, number: signal.Signals, noticed: bool
+) -> None:
+    """A server's replays end, before and after it has noticed the loss; a worker that continues too
+    late is told so."""
+    server = scene.start(REPLAYED)
+    worker = scene.start(
+        REPLAYS
+        + """
+fake.fake_cuda_replay(stream)
+sys.stdin.readline()
+fake.fake_cuda_finish(stream)
+try:
+    member.wait(push_pull(member, item, target), 30_000)
+    raise SystemExit("it was answered")
+except ligament.PeerError:
+    pass
+member.close()
+fake.fake_cuda_replay(stream)
+fake.fake_cuda_finish(stream)
+assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
+print("ENDED", flush=True)
+"""
+    )
+    assert server.line() == "HOLDS"
+    worker.signal(number)
+    if number == signal.SIGKILL:
+        worker.end(None)
+    server.say("noticed" if noticed else "")
+    assert "LOST worker 0" in server.end()
+    if number == signal.SIGSTOP:
+        worker.signal(signal.SIGCONT)
+        worker.say("")
+        assert "ENDED" in worker.end()
