@@ -29,16 +29,17 @@ fake.fake_cuda_finish.argtypes = fake.fake_cuda_replay.argtypes = (ctypes.c_void
 fake.fake_cuda_capture.argtypes = (ctypes.c_void_p, ctypes.c_int)
 FLOAT32 = _core.dtype_names()["float32"]
 COUNT = 300_001
+DEVICE = 0
 
 def tensor(value, count=COUNT):
-    address = fake.fake_cuda_alloc(ctypes.c_size_t(4 * count), 0)
+    address = fake.fake_cuda_alloc(ctypes.c_size_t(4 * count), DEVICE)
     return described(address, value, count)
 
 def described(address, value=None, count=COUNT):
     array = np.frombuffer((ctypes.c_float * count).from_address(address), np.float32)
     if value is not None:
         array[:] = value
-    return array, (array, address, FLOAT32, (count,), None, 0)
+    return array, (array, address, FLOAT32, (count,), None, DEVICE)
 
 def mesh(role, address, device=-1, liveness_ns=5_000_000_000):
     return _core.Mesh(
@@ -66,12 +67,12 @@ def end(member):
 """
 
 SERVER = """
-member = mesh(1, sys.argv[1], device=0)
+member = mesh(1, sys.argv[1], device=DEVICE)
 try:
     while True:
         for handler, worker, items, keys, pulls in member.get_batch(30_000, 0):
             memory, code, shape = items[0]
-            assert memory.device == 0
+            assert memory.device == DEVICE
             array, item = described(memory.address)
             if array[0] == -1:
                 freeze()
@@ -249,6 +250,14 @@ def test_an_arena_that_cannot_be_opened(scene: Scene) -> None:
     assert set(server.end().splitlines()) == {f"PAIR {scene.transport}"}
 
 
+def test_two_devices_of_a_host(scene: Scene) -> None:
+    """Each member has its own; the tensors go through host memory."""
+    server = scene.start("DEVICE = 1\n" + SERVER)
+    worker = scene.start(WORKER + "end(member)")
+    assert f"KINDS ['{scene.transport}']" in worker.end()
+    server.end()
+
+
 REPLAYS = """
 member = mesh(0, sys.argv[1], liveness_ns=2_000_000_000)
 push, item = tensor(0)
@@ -301,7 +310,7 @@ assert fake.fake_cuda_breach() == b"", fake.fake_cuda_breach()
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_replays_without_their_server(scene: Scene, number: signal.Signals) -> None:
     """They end, also those that were queued, and the next call says why."""
-    server = scene.start(SERVER.replace("device=0)", "device=0, liveness_ns=2_000_000_000)"))
+    server = scene.start(SERVER.replace("device=DEVICE)", "device=0, liveness_ns=2_000_000_000)"))
     worker = scene.start(
         REPLAYS
         + """
