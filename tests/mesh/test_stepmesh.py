@@ -138,3 +138,27 @@ def test_names_of_the_barriers_argument(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked == [(True, False), (False, True), (True, False), (True, False), (True, True)]
     with pytest.raises(ValueError, match="two names of one argument"):
         fserver_lib.barrier(True, False, include_worker=True)
+
+
+@pytest.mark.parametrize(("gpu", "device"), [("1", "cuda:1"), ("0", "cuda:0"), ("2", None)])
+def test_the_gpu_of_a_server(monkeypatch: pytest.MonkeyPatch, gpu: str, device: str | None) -> None:
+    """Its scripts use that GPU, and need not make it torch's current one before `init`."""
+    torch = pytest.importorskip("torch")
+    from ligament.compat import fserver_lib
+
+    given: dict[str, object] = {}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(fserver_lib.mesh, "init", lambda **options: given.update(options))
+    for name, value in {
+        "DMLC_ROLE": "server",
+        "DMLC_NUM_WORKER": "1",
+        "DMLC_NUM_SERVER": "1",
+        "DMLC_GROUP_SIZE": "3",
+        "DMLC_NODE_RANK": "0",
+        "DMLC_PS_ROOT_URI": "127.0.0.1",
+        "DMLC_PS_ROOT_PORT": "1",
+        "STEPMESH_GPU": gpu,
+    }.items():
+        monkeypatch.setenv(name, value)
+    fserver_lib.init()
+    assert given["device"] == device

@@ -3,6 +3,7 @@ variables, one role and one `init` per process."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -38,11 +39,20 @@ register_recv_buffer = mesh.register_recv_buffer
 respond_vec = mesh.respond_vec
 
 
+def _device() -> str | None:
+    """The GPU on which a server receives, as in StepMesh; None: torch's current one, if any."""
+    gpu, torch = os.environ.get("STEPMESH_GPU", ""), sys.modules.get("torch")
+    if torch is None or not gpu.isdecimal() or int(gpu) >= torch.cuda.device_count():
+        return None
+    return f"cuda:{int(gpu)}"
+
+
 def init() -> None:
-    """Returns when all members have joined. Tensors are torch's. A job without a secret at the
-    address of a network interface of this host uses this user's secret."""
+    """Returns when all members have joined. Tensors are torch's; servers receive those of GPUs on
+    the one that STEPMESH_GPU names. A job without a secret at the address of a network interface of
+    this host uses this user's secret."""
     secret = host_secret.for_address(environment.place().address)
-    mesh.init(framework="torch", timeout_ms=600000, secret=secret)
+    mesh.init(framework="torch", timeout_ms=600000, secret=secret, device=_device())
 
 
 def push_pull(
