@@ -107,7 +107,7 @@ def test_c(source, tmp_path, environment, request):
     wanted = {
         "save_load": "the last element is 6\n",
         "async_save": "saved\n",
-        "use_plugin": "dummy gave back 5\n",
+        "use_plugin": "dummy returned 5\n",
     }
     assert out == wanted.get(source.stem, out)
     if source.stem == "async_save":

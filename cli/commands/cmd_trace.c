@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* The interval between stamp i and i + 1. */
-static const char *const parts[] = {"send",    "to the server", "queue",       "compute",
-                                    "respond", "back",          "told by wait"};
+static const char *const parts[] = {"send",    "to the server", "queue",        "compute",
+                                    "respond", "back",          "wait notified"};
 enum { PARTS = 7, LANES_MAX = 4096 };
 
 typedef struct timeline {

@@ -1,8 +1,10 @@
-/* Attention here, feed-forward there: the C twin of examples/python/afd.py.
+/* Runs the attention and the feed-forward layers of a transformer in separate processes: the C
+ * version of examples/python/afd.py.
  *
- * Started alone it makes a server and two workers of itself; under `ligament launch -w 2 -s 1 --
- * ./afd` it is what DMLC_ROLE says. Three micro-batches are in flight, the result is compared with
- * the same model in one process, and worker 0 prints where the time of a request went. */
+ * Without a launcher, it starts a server and two workers itself; under `ligament launch -w 2 -s 1
+ * -- ./afd` it takes the role in DMLC_ROLE. Three micro-batches are in flight. The result is
+ * compared with the same model in one process, and worker 0 prints the time spent in each part of
+ * a request. */
 #define _GNU_SOURCE
 #include <ligament/ligament.h>
 
@@ -18,8 +20,8 @@ enum { LAYERS = 4, WIDTH = 64, TOKENS = 16, MICRO_BATCHES = 3, STEPS = 20, WORKE
 
 typedef float states[TOKENS][WIDTH];
 
-static const char *const parts[] = {"send",    "to the server", "queue",       "compute",
-                                    "respond", "back",          "told by wait"};
+static const char *const parts[] = {"send",    "to the server", "queue",        "compute",
+                                    "respond", "back",          "wait notified"};
 
 static void need(lig_status status)
 {
@@ -29,7 +31,7 @@ static void need(lig_status status)
     exit(1);
 }
 
-/* The same in every process: made from the numbers. */
+/* Weights computed from their indexes, so that they are the same in every process. */
 static float weight(int layer, int i, int j)
 {
     uint32_t mixed = (uint32_t)(layer * 7919 + i * 104729 + j * 1299709);
@@ -48,7 +50,7 @@ static void multiply(int layer, const states in, states out)
         }
 }
 
-/* Every token looks at those before it, evenly: enough of attention for an example. */
+/* Every token attends to those before it with equal weights, which suffices for an example. */
 static void attention(int layer, const states in, states out)
 {
     states seen;
@@ -116,7 +118,7 @@ static void compare(const states input, const states got)
             }
 }
 
-/* One layer of all micro-batches: each is sent as soon as its attention is done. */
+/* One layer of all micro-batches: each is sent as soon as its attention is computed. */
 static void layer_of_all(lig_mesh *mesh, int layer, states *state, states *pushed, double *spent)
 {
     uint64_t handlers[MICRO_BATCHES], stamps[LIG_MESH_STAMPS];

@@ -1,5 +1,5 @@
-/* Saves in the background. A tensor's memory is free again as soon as the ticket's progress has
- * passed it; the model is there when the ticket has ended. */
+/* Saves in the background. A tensor's memory may be reused as soon as the ticket's progress has
+ * passed it; the model is saved when the ticket has ended. */
 #include <ligament/ligament.h>
 #include <stdio.h>
 

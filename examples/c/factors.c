@@ -1,13 +1,14 @@
-/* A matrix factored by several processes, bit for bit as by one: the twin of
+/* Factorises a matrix in several processes, with the same bits as in one: the C version of
  * examples/python/factors.py.
  *
- *     factors [NODES [EPOCHS]]                     alone, then over NODES nodes, then one more
+ *     factors [NODES [EPOCHS]]                     one process, then NODES nodes, then one more
  *     ligament launch -w 0 -s 2 -- ./factors
  *
- * Users and items are cut into four blocks. In each of four turns a block of users meets one block
- * of items, and no two pairs of a turn have a user or an item in common: whoever does them, the
- * factors come out the same. Between turns the items' rows move to the node that has them next.
- * Half-way the factors are saved into the store factors-models, and loaded by more nodes. */
+ * Users and items are divided into four blocks. In each of four turns, every block of users is
+ * paired with one block of items, and no two pairs of a turn share a user or an item, so the
+ * factors do not depend on which node processes a pair. Between turns the rows of the items are
+ * relocated to the node that uses them next. Half-way through, the factors are saved to the store
+ * factors-models and loaded by one more node. */
 #define _GNU_SOURCE
 #include "training.h"
 
@@ -18,7 +19,7 @@ typedef struct cell {
     float value;
 } cell;
 
-/* Some cells of a matrix of low rank, with noise. */
+/* Some cells of a noisy low-rank matrix. */
 static cell *make_cells(void)
 {
     cell *cells = memory(CELLS, sizeof *cells);
@@ -40,8 +41,8 @@ static cell *make_cells(void)
     return cells;
 }
 
-/* Rows only move: a copy adds up what was pushed to it before it sends that on, and sums in another
- * order have other last bits. */
+/* Rows are only relocated, never replicated: a replica sums its pushes before it sends them on, and
+ * a different order of sums changes the last bits. */
 static lig_params *open_factors(training_run *run)
 {
     lig_params_table tables[2] = {{.name = "user", .key_count = USERS, .length = WIDTH},

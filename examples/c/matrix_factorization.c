@@ -3,7 +3,7 @@
  *
  *     matrix_factorization --dataset FOLDER --rank 8 --epochs 20 [--nodes 2] [OPTION VALUE...]
  *     ligament launch -w 0 -s 2 -- ./matrix_factorization --dataset FOLDER --rank 8 --epochs 20
- *     matrix_factorization                          makes data, trains alone and on 2 nodes
+ *     matrix_factorization                          generates data, trains on 1 and on 2 nodes
  *
  * A row of the parameters is a factor and its AdaGrad sums, of `rank` numbers each: those of the
  * matrix's rows come first, then those of its columns, then one row for each worker's losses. */
@@ -29,7 +29,7 @@ typedef struct mf_job { /* of one node; shared by its workers, who only read it 
     training_run *run;
     lig_params *params;
     int workers;                      /* of all nodes */
-    int row_block, column_block;      /* how many of each a worker has */
+    int row_block, column_block;      /* rows and columns per worker */
     int64_t first_column, first_loss; /* keys */
 } mf_job;
 
@@ -38,7 +38,7 @@ typedef struct mf_worker {
     lig_params_worker *kv;
     int id, thread;      /* among all workers; on its node */
     int first_row, rows; /* of the matrix */
-    int *order;          /* its points; those of a block follow one another */
+    int *order;          /* its points; those of a block are consecutive */
     int *starts;         /* of its blocks: of columns, or of one column each */
     int count, blocks;
     double eps;
@@ -97,7 +97,7 @@ static void train_point(mf_worker *self, int at, double *rows, double *changes)
         need(lig_params_wait(self->kv, ticket, MINUTE));
 }
 
-/* --- which points are whose --- */
+/* --- assignment of points to workers --- */
 
 typedef struct sorting {
     const mf_point *points;
@@ -199,8 +199,8 @@ static double squared_error(const mf_worker *self, const mf_matrix *matrix, cons
     return sum;
 }
 
-/* What this worker adds to the training error, its regularization and the test error. Threads of
- * one node that have the same rows, columnwise, leave them to the first. */
+/* This worker's part of the training error, its regularization and the test error. If threads of
+ * one node have the same rows (columnwise), only the first counts them. */
 static void own_losses(mf_worker *self, double *losses)
 {
     const mf_job *job = self->job;
@@ -220,7 +220,7 @@ static void own_losses(mf_worker *self, double *losses)
     free(h);
 }
 
-/* Each worker has a row for its part; all add them up in the same order. */
+/* Each worker has a row for its part; all sum the rows in the same order. */
 static double find_loss(mf_worker *self, int epoch)
 {
     const mf_job *job = self->job;
@@ -262,7 +262,7 @@ static void intend(mf_worker *self, int64_t first, int count, int64_t start, int
     free(keys);
 }
 
-/* In each turn a worker has a block of columns that no other has. All workers draw the same turns.
+/* In each turn, no two workers have the same block of columns. All workers draw the same turns.
  */
 static void epoch_dsgd(mf_worker *self, int epoch, double *rows, double *changes)
 {
@@ -302,7 +302,7 @@ static int block_points(const mf_worker *self, int block)
     return self->starts[block + 1] - self->starts[block];
 }
 
-/* One column after another; its row is wanted from some columns before on. */
+/* One column after another; the intent for its row begins some columns earlier. */
 static void epoch_columnwise(mf_worker *self, double *rows, double *changes)
 {
     const mf_job *job = self->job;
@@ -331,7 +331,7 @@ static void epoch_columnwise(mf_worker *self, double *rows, double *changes)
     free(columns);
 }
 
-/* In any order; a column's row is wanted from some points before on. */
+/* In any order; the intent for a column's row begins some points earlier. */
 static void epoch_plain(mf_worker *self, double *rows, double *changes)
 {
     const mf_job *job = self->job;
@@ -350,7 +350,7 @@ static void epoch_plain(mf_worker *self, double *rows, double *changes)
     need(lig_params_worker_barrier(self->kv, MINUTE));
 }
 
-/* Factors of `count` rows from `first` on: from a file, or drawn. */
+/* Factors of `count` rows from `first` on: read from a file, or random. */
 static void push_factors(mf_worker *self, int64_t first, int count, const double *read,
                          uint64_t seed)
 {
@@ -369,7 +369,7 @@ static void push_factors(mf_worker *self, int64_t first, int count, const double
     free(row);
 }
 
-/* H.mma has a column's factor in each column, W.mma a row's in each row. */
+/* A column of H.mma is the factor of a column, a row of W.mma that of a row. */
 static double *read_columns(const mf_job *job)
 {
     int rank = (int)job->options.rank, columns = job->train->columns;
@@ -435,7 +435,7 @@ static void *work(void *context)
     return NULL;
 }
 
-static mf_options *chosen; /* training_job's function has no argument for them */
+static mf_options *chosen; /* the function of a training_job takes no options */
 
 static void open_params(mf_job *job)
 {
@@ -487,7 +487,7 @@ static void train(training_run *run)
     mf_free(job.test);
 }
 
-/* --- without options: data of its own --- */
+/* --- without options: generated data --- */
 
 static int compare(void)
 {
@@ -500,7 +500,7 @@ static int compare(void)
     double first = alone->losses[0], one = alone->losses[chosen->epochs],
            other = run->losses[chosen->epochs];
     int held = one < first / 10 && fabs(one - other) < 0.1 * first;
-    printf("loss %.6f, after %ld epochs %.6f alone, %.6f on 2 nodes: %sconverged\n", first,
+    printf("loss %.6f, after %ld epochs %.6f in one process, %.6f on 2 nodes: %sconverged\n", first,
            chosen->epochs, one, other, held ? "" : "NOT ");
     training_close(run);
     training_close(alone);
@@ -536,7 +536,7 @@ static int read_options(mf_options *to, int count, char **words)
     };
     for (int i = 1; i < count; i += 2)
         if (i + 1 == count || !mf_take_option(options, words[i], words[i + 1])) {
-            fprintf(stderr, "matrix_factorization: option %s: unknown, or without a value\n",
+            fprintf(stderr, "matrix_factorization: unknown option or missing value: %s\n",
                     words[i]);
             return 0;
         }

@@ -1,8 +1,8 @@
-/* What the examples of the parameter manager share: their processes, the progress bar, the picture.
+/* Code shared by the examples of the parameter manager: processes, progress bar, plot.
  *
- * An example has a function train(run), which notes the loss before the first epoch and after each.
- * training_main runs it in one process and over several nodes, draws both curves as SVG, and
- * compares the last losses. Under `ligament launch -w 0 -s 2 -- ./kge` the process is one of the
+ * An example has a function train(run), which records the loss before the first epoch and after
+ * each. training_main runs it in one process and on several nodes, plots both curves as SVG, and
+ * compares the final losses. Under `ligament launch -w 0 -s 2 -- ./kge` the process is one of the
  * nodes. */
 #ifndef TRAINING_H
 #define TRAINING_H
@@ -20,13 +20,13 @@
 #define MINUTE INT64_C(60000000000)
 enum { BAR = 30 };
 
-/* One training over some nodes, as one of them sees it. */
+/* A training run over several nodes, as seen by one of them. */
 typedef struct training_run {
     const char *name;
     uint32_t nodes, rank;
-    int from, to, epochs; /* this run's epochs are from .. to - 1, of so many */
+    int from, to, epochs; /* this run trains epochs from .. to - 1 of `epochs` */
     int count;            /* of losses */
-    double *losses;       /* memory that all processes see */
+    double *losses;       /* in memory shared by all processes */
     lig_params_options options;
     int shown;
 } training_run;
@@ -35,7 +35,7 @@ typedef struct training_job {
     const char *name;
     void (*train)(training_run *run);
     int epochs;
-    double tolerance; /* relative; 0: the same bits */
+    double tolerance; /* relative; 0: equal bits */
     int resume;       /* add a node half-way: train continues from its last save */
 } training_job;
 
@@ -55,7 +55,7 @@ static inline void *memory(size_t count, size_t bytes)
     return data;
 }
 
-/* --- random numbers, the same everywhere --- */
+/* --- random numbers, the same on every machine --- */
 
 static inline uint64_t next_random(uint64_t *state)
 {
@@ -89,7 +89,7 @@ static inline void shuffle(uint64_t *state, int *list, int count)
 
 /* --- the run --- */
 
-/* Node 0 draws a progress bar: live on a terminal, elsewhere only its last state. */
+/* Draws a progress bar on node 0: live on a terminal, otherwise only its final state. */
 static inline void training_show(training_run *run, double done, int last)
 {
     int filled = (int)(done / run->epochs * BAR + 0.5), live = isatty(STDERR_FILENO);
@@ -112,7 +112,7 @@ static inline void training_note(training_run *run, double loss)
     training_show(run, run->count - 1, run->count - 1 == run->to);
 }
 
-/* --- the picture --- */
+/* --- the plot --- */
 
 typedef struct training_curve {
     const char *label, *colour;
@@ -140,14 +140,14 @@ static inline void draw_curve(FILE *file, const training_curve *one, int count, 
     fprintf(file, "<text x=\"482\" y=\"%d\">%s</text>\n", y, one->label);
 }
 
-/* A round distance between lines, four to ten of them. */
+/* A round distance between grid lines, of which there are four to ten. */
 static inline double round_step(double top)
 {
     double power = pow(10, floor(log10(top)));
     return top < 2 * power ? power / 5 : top < 5 * power ? power / 2 : power;
 }
 
-/* The first curve is broad and pale, so that one upon it is seen. */
+/* The first curve is wide and pale, so that one on top of it is visible. */
 static inline void draw_curves(const char *name, const training_curve *curves, int curve_count,
                                int count)
 {
@@ -184,12 +184,12 @@ static inline void draw_curves(const char *name, const training_curve *curves, i
     fprintf(file, "<text x=\"%d\" y=\"352\" text-anchor=\"middle\">epoch</text>\n</svg>\n",
             LEFT + WIDE / 2);
     fclose(file);
-    printf("the loss curve is in %s\n", path);
+    printf("loss curve: %s\n", path);
 }
 
 /* --- processes --- */
 
-/* Runs `train` in as many new processes as there are nodes; what node 0 noted is seen here. */
+/* Runs `train` in one new process per node; the losses that node 0 records are visible here. */
 static inline void training_start(const training_job *job, training_run *run)
 {
     char address[128];
@@ -246,14 +246,14 @@ static inline int training_compare(const training_job *job, const training_run *
 {
     double one = alone->losses[alone->epochs], other = run->losses[run->epochs];
     size_t bytes = ((size_t)alone->epochs + 1) * sizeof one;
-    double tolerance = job->tolerance * (run->nodes - 1); /* the more, the older is what one sees */
+    double tolerance = job->tolerance * (run->nodes - 1); /* rows are staler on more nodes */
     int held = tolerance > 0 ? fabs(other - one) <= tolerance * one
                              : memcmp(alone->losses, run->losses, bytes) == 0;
-    printf("loss %.6f alone, %.6f on %s: %s", one, other, label, held ? "" : "NOT ");
+    printf("loss %.6f in one process, %.6f on %s: %s", one, other, label, held ? "" : "NOT ");
     if (tolerance > 0)
-        printf("the same within %.0f%%\n", 100 * tolerance);
+        printf("equal within %.0f%%\n", 100 * tolerance);
     else
-        printf("the same bits in every epoch\n");
+        printf("equal bits in every epoch\n");
     return held ? 0 : 1;
 }
 
@@ -274,7 +274,7 @@ static inline void training_close(training_run *run)
     free(run);
 }
 
-/* One process, then several. */
+/* Trains in one process, then on several nodes. */
 static inline int training_twins(const training_job *job, uint32_t nodes, int epochs)
 {
     char label[64];
@@ -297,7 +297,7 @@ static inline int training_twins(const training_job *job, uint32_t nodes, int ep
     return status;
 }
 
-/* Words: how many nodes (2), how many epochs. */
+/* Arguments: number of nodes (2), number of epochs. */
 static inline int training_main(const training_job *job, int count, char **words)
 {
     uint32_t nodes = count > 1 ? (uint32_t)strtoul(words[1], NULL, 10) : 2;

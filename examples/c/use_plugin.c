@@ -22,7 +22,7 @@ static lig_status use(const char *path, const char *config)
         status = lig_checkpoint_load(checkpoint, "weights", &tensor, 1);
     lig_checkpoint_close(checkpoint);
     if (status == LIG_OK)
-        printf("%s gave back %d\n", backend, (int)counts[4]);
+        printf("%s returned %d\n", backend, (int)counts[4]);
     return status;
 }
 

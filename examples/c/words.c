@@ -1,13 +1,13 @@
-/* Word vectors learned by several processes: skip-gram with negative samples. The twin of
+/* Trains word vectors in several processes: skip-gram with negative samples. The C version of
  * examples/python/words.py.
  *
  *     words [NODES [EPOCHS]]
  *     ligament launch -w 0 -s 2 -- ./words
  *
- * The text is made: each sentence has a topic and takes its words from it, often the frequent ones.
- * A node reads its share of the sentences and says some sentences ahead which words come; words
- * that do not stand beside each other are drawn by their frequency to the power of 3/4. Updates
- * race: the loss is the same within 3 %. */
+ * The text is generated: each sentence has a topic, from which its words are drawn by frequency. A
+ * node reads its share of the sentences and announces some sentences ahead which words they
+ * contain. Negative samples are drawn by word frequency to the power of 3/4. Nodes see each
+ * other's updates with a delay, so the loss agrees within 3 %, not bit for bit. */
 #define _GNU_SOURCE
 #include "training.h"
 
@@ -23,7 +23,7 @@ typedef struct vectors {
     int *order;
 } vectors;
 
-/* Word w is of topic w % TOPICS, and the rarer the larger w is. */
+/* Word w has topic w % TOPICS; the larger w, the rarer the word. */
 static sentence *make_text(void)
 {
     sentence *made = memory(SENTENCES, sizeof *made);
@@ -58,7 +58,7 @@ static float sigmoid(float x)
     return 1 / (1 + expf(-x));
 }
 
-/* Moves along the product's slope: `a` learns from `b` and the other way round. */
+/* One gradient step on the product of two rows, which changes both. */
 static void add_slope(float slope, int i, int j, float rows[][WIDTH], float changes[][WIDTH])
 {
     for (int k = 0; k < WIDTH; k++) {
@@ -67,7 +67,7 @@ static void add_slope(float slope, int i, int j, float rows[][WIDTH], float chan
     }
 }
 
-/* Rows: the sentence's words, the same words as contexts, then the wrong contexts. */
+/* Rows: the sentence's words, the same words as contexts, then the negative samples. */
 static void learn(vectors *self, const sentence text, int64_t sample)
 {
     float rows[KEYS + WRONG][WIDTH], changes[KEYS + WRONG][WIDTH] = {{0}};
@@ -110,7 +110,7 @@ static void want(vectors *self, const sentence text, int64_t clock, int64_t *sam
     need(lig_params_prepare_sample(self->worker, WRONG, clock, 0, sample));
 }
 
-/* This node's share, in an order that all nodes come to by themselves. */
+/* Trains on this node's share, in an order that every node derives from the seed. */
 static void epoch(training_run *run, vectors *self, int number)
 {
     int64_t samples[AHEAD + 1], clock = lig_params_current_clock(self->worker);
@@ -146,7 +146,7 @@ static float (*all_rows(vectors *self)) [WIDTH] {
     return rows;
 }
 
-/* The first sentences, against all words alike. */
+/* The loss on the first sentences, with all words as negative samples. */
 static double loss(vectors *self)
 {
     float (*rows)[WIDTH] = all_rows(self);
@@ -171,7 +171,7 @@ static double loss(vectors *self)
     return sum / pairs;
 }
 
-/* Of how many words the nearest other word has the same topic. */
+/* The share of words whose nearest neighbour has the same topic. */
 static double neighbours(vectors *self)
 {
     float (*rows)[WIDTH] = all_rows(self);
@@ -238,7 +238,7 @@ static void train(training_run *run)
     }
     double right = neighbours(&self);
     if (run->rank == 0)
-        printf("the nearest other word has the same topic: %.0f%%\n", 100 * right);
+        printf("words whose nearest neighbour has the same topic: %.0f%%\n", 100 * right);
     need(lig_params_worker_finalize(self.worker, MINUTE));
     lig_params_worker_close(self.worker);
     need(lig_params_shutdown(self.params, MINUTE));

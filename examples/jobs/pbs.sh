@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A mesh under PBS: one MPI rank a process, the first LIGAMENT_SERVERS of them servers, the rest workers. MPI only
-# starts the processes; they do not use it.
+# A mesh under PBS: one process per MPI rank; the first LIGAMENT_SERVERS processes are servers, the others workers. MPI
+# only starts the processes; they do not use it.
 #   qsub -v PROGRAM=examples/python/afd.py examples/jobs/pbs.sh
 #PBS -N mesh
 #PBS -l select=2:ncpus=4:mpiprocs=4
@@ -11,13 +11,13 @@ cd "${PBS_O_WORKDIR:-.}"
 : "${PROGRAM:?which program: qsub -v PROGRAM=script.py pbs.sh}"
 export LIGAMENT_SERVERS=${LIGAMENT_SERVERS:-1}
 
-# Where the nodes' file is not shared the other hosts cannot read it, so all get the first host and a port that
-# follows from the job's number. The mesh takes the port above it.
+# Other hosts may be unable to read the file of nodes, so all processes get the first host and a port derived from the
+# job's number. The mesh uses the port above it.
 MASTER_ADDR=$(head -n 1 "$PBS_NODEFILE")
 MASTER_PORT=$((20000 + ${PBS_JOBID%%[!0-9]*} % 10000))
 export MASTER_ADDR MASTER_PORT
 
-# Processes on several hosts need a secret, in a folder that the nodes share and no other user may read.
+# Processes on several hosts need a secret, in a folder that the nodes share and that no other user can read.
 umask 077
 folder=$(mktemp -d "${LIGAMENT_SHARED:-$HOME}/.mesh-${PBS_JOBID%%[!0-9]*}-XXXXXX")
 trap 'rm -rf "$folder"' EXIT

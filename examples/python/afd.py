@@ -1,12 +1,12 @@
-"""Attention here, feed-forward there: one transformer over several processes.
+"""Runs the attention and the feed-forward layers of a transformer in separate processes.
 
     ligament launch -w 2 -s 1 -- python examples/python/afd.py
 
-Started alone it launches itself like that. Workers hold the attention halves of the layers, servers
-the feed-forward halves; between them the hidden states travel twice a layer. Three micro-batches
-are in flight, so that the server computes one while the workers compute another. The result is
-compared with the same model in one process, and the worker prints where the time of a request
-went.
+Without `ligament launch`, the script launches itself in this way. Workers run the attention half of
+each layer, servers the feed-forward half; the hidden states are sent back and forth once per layer.
+Three micro-batches are in flight, so that the server computes one while the workers compute
+another. The result is compared with the same model in one process, and the worker prints how long
+each part of a request took.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 from ligament import mesh
 
 LAYERS, WIDTH, HEADS, TOKENS, MICRO_BATCHES = 4, 64, 4, 16, 3
-PARTS = ("send", "to the server", "queue", "compute", "respond", "back", "told by wait")
+PARTS = ("send", "to the server", "queue", "compute", "respond", "back", "wait notified")
 
 
 def weights(layer: int) -> dict[str, np.ndarray]:
-    """The same in every process: made from a seed."""
+    """Weights from a seed, so that they are the same in every process."""
     random = np.random.default_rng(layer)
     shapes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH)}
     shapes |= {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
@@ -36,12 +36,12 @@ def weights(layer: int) -> dict[str, np.ndarray]:
 
 
 def norm(x: np.ndarray) -> np.ndarray:
-    """Root mean square."""
+    """RMS normalisation."""
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
 
 
 def attention(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
-    """The half that has state (the cache, in real life) and stays with the worker."""
+    """The half with state (in a real model, the KV cache), which the worker runs."""
     q, k, v = (
         part.reshape(TOKENS, HEADS, -1).swapaxes(0, 1)
         for part in np.split(norm(x) @ w["qkv"], 3, axis=-1)
@@ -54,17 +54,17 @@ def attention(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def feed_forward(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
-    """The half that is large and has no state: one server serves many workers."""
+    """The large half without state: one server can serve many workers."""
     return x + np.maximum(norm(x) @ w["up"], 0) @ w["down"]
 
 
 def key(layer: int, micro_batch: int) -> int:
-    """Names a buffer."""
+    """The key of a buffer."""
     return layer << 8 | micro_batch
 
 
 def serve() -> None:
-    """Every worker's rows in one multiplication, until the workers have stopped."""
+    """Multiplies the rows of all workers at once, until the workers have stopped."""
     model = [weights(layer) for layer in range(LAYERS)]
     while True:
         try:
@@ -79,7 +79,7 @@ def serve() -> None:
 
 
 def work(rank: int, steps: int) -> None:
-    """Layer by layer, with all micro-batches on their way at once."""
+    """Runs the layers in order, with all micro-batches in flight at once."""
     model = [weights(layer) for layer in range(LAYERS)]
     random = np.random.default_rng(1000 + rank)
     pushed = [mesh.empty((TOKENS, WIDTH)) for _ in range(MICRO_BATCHES)]
@@ -105,7 +105,7 @@ def work(rank: int, steps: int) -> None:
 
 
 def check(x: np.ndarray, got: np.ndarray, model: list[dict[str, np.ndarray]], where: str) -> None:
-    """The one-process model."""
+    """Compares the result with the model in one process."""
     for w in model:
         x = feed_forward(attention(x, w), w)
     if not np.allclose(x, got, rtol=1e-4, atol=1e-4):
@@ -113,7 +113,7 @@ def check(x: np.ndarray, got: np.ndarray, model: list[dict[str, np.ndarray]], wh
 
 
 def report(rank: int, stamps: np.ndarray) -> None:
-    """The latency budget."""
+    """Prints the time spent in each part of a request."""
     if rank != 0:
         return
     middle = np.median(np.diff(stamps.astype(np.int64), axis=1), axis=0) / 1e3
@@ -125,14 +125,14 @@ def report(rank: int, stamps: np.ndarray) -> None:
 
 
 def launch() -> None:
-    """Two workers and a server of this script."""
+    """Starts two workers and a server of this script."""
     program = Path(ligament.__file__).parent / "bin/ligament"
     words = ["ligament", "launch", "-w", "2", "-s", "1", "--", sys.executable, *sys.argv]
     os.execvp(program if program.exists() else "ligament", words)
 
 
 def main() -> None:
-    """One of the roles."""
+    """Runs one of the roles."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--trace", help="a folder for `ligament trace`")

@@ -1,12 +1,13 @@
-"""Will it be clicked? A model with embeddings, trained by several processes with PyTorch.
+"""Predicts clicks: a model with embeddings, trained by several processes with PyTorch.
 
     python examples/python/ctr.py [--nodes 2]
     ligament launch -w 0 -s 2 -- python examples/python/ctr.py
 
-`ligament.params.torch.Embedding` and `EmbeddingBag` stand where torch's would: the backward pass
-pushes gradients, the rows learn by AdaGrad where they are. `ahead` looks some batches into the
-loader, says which rows they will need, and moves the clock. The dense layers are rows too, wanted
-by all nodes at all times, and so copied to each. Updates race: the loss is the same within 3 %.
+`ligament.params.torch.Embedding` and `EmbeddingBag` replace torch's: the backward pass pushes
+gradients, and the owner of a row applies AdaGrad to it. `ahead` reads some batches ahead from the
+loader, announces which rows they will use, and advances the clock. The dense layers are rows as
+well; all nodes need them all the time, so they are replicated to each node. Nodes see each other's
+updates with a delay, so the loss agrees within 3 %, not bit for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def clicks() -> Batch:
-    """Values of fields, items that were looked at before, and clicks that follow from both."""
+    """Field values, previously viewed items, and clicks that depend on both."""
     random = torch.Generator().manual_seed(6)
     shape = (SHOWN + ASKED, FIELDS)
     skewed = (torch.rand(shape, generator=random) ** 2 * VALUES).long()
@@ -40,7 +41,7 @@ def clicks() -> Batch:
 
 
 class Dense:
-    """The parameters of ordinary layers as rows of one table: pulled before a step, and their
+    """The parameters of dense layers as rows of one table: pulled before a step, and their
     gradients pushed after it."""
 
     def __init__(self, layers: nn.Module, server: params.Server, worker: params.Worker) -> None:
@@ -55,11 +56,11 @@ class Dense:
             at += p.numel()
 
     def pull(self) -> None:
-        """Into the layers."""
+        """Pulls the parameters into the layers."""
         self.worker.pull(self.keys, self.flat)
 
     def push(self) -> None:
-        """What backward has left."""
+        """Pushes the gradients of the backward pass."""
         change = torch.cat([p.grad.flatten() for p in self.parameters])
         whole = torch.zeros_like(self.flat)
         whole.view(-1)[: len(change)] = change
@@ -67,7 +68,7 @@ class Dense:
 
 
 class Model(nn.Module):
-    """Embeddings of the fields, the mean of the items', two layers above."""
+    """Embeddings of the fields, the mean of the items' embeddings, and two dense layers."""
 
     def __init__(self, server: params.Server, worker: params.Worker) -> None:
         super().__init__()
@@ -108,14 +109,14 @@ class Trainer:
         self.worker.intent(dense_keys, 0, FOREVER)
 
     def batches(self, number: int) -> Iterator[Batch]:
-        """In an order that all nodes come to by themselves."""
+        """This node's batches, in an order that every node derives from the seed."""
         random = torch.Generator().manual_seed(300 + number)
         mine = torch.randperm(SHOWN, generator=random)[self.run.rank :: self.run.nodes]
         for chosen in mine.split(BATCH):
             yield tuple(part[chosen] for part in self.data)
 
     def epoch(self, number: int) -> None:
-        """A loop as it is written everywhere."""
+        """An ordinary training loop."""
         count = SHOWN // BATCH // self.run.nodes
         model = self.model
         loader = rows.ahead(
@@ -134,7 +135,7 @@ class Trainer:
 
     @torch.no_grad()
     def loss(self) -> float:
-        """Of what is not trained on."""
+        """The loss on held-out data."""
         self.model.dense.pull()
         fields, items, clicked = (part[SHOWN:] for part in self.data)
         logits = self.model(fields, items)
@@ -142,7 +143,7 @@ class Trainer:
 
 
 def train(run: training.Run) -> None:
-    """All epochs; between two of them everything is applied everywhere."""
+    """Trains for all epochs; after each, all updates are applied on all nodes."""
     torch.set_num_threads(1)
     trainer = Trainer(run)
     run.note(trainer.loss())

@@ -1,6 +1,6 @@
-"""Trains LeNet-5, checkpoints every epoch, is killed in the middle of a save, resumes.
+"""Trains LeNet-5 with a checkpoint after every epoch, is killed during a save, and resumes.
 
-Shows what was saved, how fast against the disk, and that nothing was lost.
+Shows what was saved, how fast compared with the disk, and that nothing was lost.
 
     python examples/python/demo.py [FOLDER] [--samples N]
 """
@@ -27,11 +27,11 @@ CHANNELS, HIDDEN = 2, 16  # times those of the original, so that there is someth
 BAR = 24
 
 
-# --- what is trained ---------------------------------------------------------------------------
+# --- model and data ----------------------------------------------------------------------------
 
 
 def make_data(samples: int) -> tuple[Any, Any]:
-    """Ten classes of strokes, shifted and with noise: images that need no download."""
+    """Generates ten classes of noisy, shifted strokes, so that no download is needed."""
     import torch
 
     generator = torch.Generator().manual_seed(1)
@@ -46,7 +46,7 @@ def make_data(samples: int) -> tuple[Any, Any]:
 
 
 def lenet5() -> Any:
-    """LeNet-5, wider."""
+    """LeNet-5 with wider layers."""
     from torch import nn
 
     return nn.Sequential(
@@ -58,7 +58,7 @@ def lenet5() -> Any:
 
 
 class Run:
-    """A model, its optimizer and schedule, and the epochs they go through."""
+    """A model, its optimizer and schedule, and a training epoch."""
 
     def __init__(self, samples: int) -> None:
         import torch
@@ -76,7 +76,7 @@ class Run:
         return {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
 
     def epoch(self) -> Iterator[tuple[float, float, float]]:
-        """Yields (how far, loss so far, share of right answers so far)."""
+        """Yields (progress, loss so far, accuracy so far)."""
         import torch
 
         right = total = 0.0
@@ -93,7 +93,7 @@ class Run:
         self.schedule.step()
 
     def digest(self) -> str:
-        """A fingerprint of every bit of the model and of its optimizer."""
+        """A hash of all bits of the model and its optimizer."""
         states = [self.model.state_dict(), *self.optimizer.state_dict()["state"].values()]
         sums = hashlib.sha256()
         for state in states:
@@ -102,11 +102,11 @@ class Run:
         return sums.hexdigest()[:16]
 
 
-# --- the process that trains, and gets killed ----------------------------------------------------
+# --- the training process ------------------------------------------------------------------------
 
 
 def train(folder: Path, samples: int) -> None:
-    """Continues from the newest checkpoint; reports what happens as lines of JSON."""
+    """Continues from the newest checkpoint; reports its progress as lines of JSON."""
     import torch
     from ligament.checkpoint import Checkpointer
 
@@ -124,7 +124,7 @@ def train(folder: Path, samples: int) -> None:
             loss = right = 0.0
             for share, loss, right in run.epoch():
                 tell(event="train", epoch=epoch, share=share, loss=loss, right=right)
-            checkpoints.wait()  # of the epoch before: it went on while this one trained
+            checkpoints.wait()  # the previous save, which ran during this epoch
             tell(event="epoch", epoch=epoch, loss=loss, right=right, digest=run.digest())
             before = time.perf_counter()
             metrics = {"loss": loss}
@@ -134,7 +134,7 @@ def train(folder: Path, samples: int) -> None:
         tell(event="end", digest=run.digest())
 
 
-# --- the process that watches ---------------------------------------------------------------------
+# --- the process that starts and kills it ---------------------------------------------------------
 
 
 def say(text: str) -> None:
@@ -142,7 +142,7 @@ def say(text: str) -> None:
 
 
 class Line:
-    """A progress bar on a terminal; elsewhere only its last state."""
+    """A progress bar on a terminal; otherwise only its final state."""
 
     def __init__(self) -> None:
         self.live = sys.stdout.isatty()
@@ -150,7 +150,7 @@ class Line:
     def show(self, epoch: int, share: float, loss: float, right: float, end: str = "") -> None:
         filled = round(share * BAR)
         bar = "#" * filled + "." * (BAR - filled)
-        text = f"  epoch {epoch}/{EPOCHS} [{bar}] loss {loss:6.3f}  right {right:6.1%}{end}"
+        text = f"  epoch {epoch}/{EPOCHS} [{bar}] loss {loss:6.3f}  accuracy {right:6.1%}{end}"
         if end:
             say(("\r" if self.live else "") + text)
         elif self.live:
@@ -158,7 +158,7 @@ class Line:
 
 
 def watch(folder: Path, samples: int, kill: bool) -> dict[str, Any]:
-    """Starts a training process and follows it; kills it in the middle of a save when told to."""
+    """Starts a training process and shows its progress; kills it during a save if requested."""
     command = [sys.executable, __file__, str(folder), "--train", "--samples", str(samples)]
     seen: dict[str, Any] = {"digests": {}, "stalls": []}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
@@ -177,19 +177,19 @@ def watch(folder: Path, samples: int, kill: bool) -> dict[str, Any]:
                     os.kill(child.pid, signal.SIGKILL)
                     line.show(last["epoch"], 1, last["loss"], last["right"], "  saving ... KILLED")
                     break
-                stall = f"  saved behind the scenes, training stood {what['stalled_ms']:.1f} ms"
+                stall = f"  saved in the background, training paused {what['stalled_ms']:.1f} ms"
                 line.show(last["epoch"], 1, last["loss"], last["right"], stall)
                 seen["stalls"].append(what["stalled_ms"])
             else:
                 seen[what["event"]] = what
         child.wait()
     if not kill and child.returncode != 0:
-        raise SystemExit(f"the training process ended with {child.returncode}")
+        raise SystemExit(f"the training process failed with status {child.returncode}")
     return seen
 
 
 def plain_write(folder: Path, blob: bytes) -> float:
-    """Seconds for writing the same bytes with nothing around them, to the end of fsync."""
+    """Seconds to write the same bytes to a plain file, including fsync."""
     path = folder / "plain"
     before = time.perf_counter()
     with open(path, "wb", buffering=0) as file:
@@ -201,7 +201,7 @@ def plain_write(folder: Path, blob: bytes) -> float:
 
 
 def measure(folder: Path, run: Run) -> tuple[int, float, float]:
-    """Bytes of a checkpoint, and seconds of a durable save and of a plain write of as many."""
+    """The size of a checkpoint, and the seconds of a durable save and of a plain write."""
     import ligament
 
     state = {"model": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}
@@ -236,14 +236,15 @@ def main(folder: Path, samples: int) -> int:
     from ligament.checkpoint import Checkpointer
 
     started = time.perf_counter()
-    say(f"LeNet-5 on {samples} pictures that it makes, a checkpoint after every epoch: {folder}")
-    say(f"\nTraining; it will be killed (SIGKILL) in the middle of saving epoch {KILLED_AT}:")
+    say(f"LeNet-5 on {samples} generated images, a checkpoint after every epoch: {folder}")
+    say(f"\nTraining, until the process is killed (SIGKILL) during the save of epoch {KILLED_AT}:")
     first = watch(folder / "run", samples, kill=True)
     with Checkpointer(folder / "run") as checkpoints:
         survived, problems = checkpoints.latest(), checkpoints.store.check().problems
-        there = f"epochs {checkpoints.steps()} are there"
-        say(f"\nAfter the kill {there}, " + (f"PROBLEMS: {problems}" if problems else "all whole."))
-    say("\nTraining again; it resumes from the newest checkpoint:")
+        there = f"the store has epochs {checkpoints.steps()}"
+        state = f"PROBLEMS: {problems}" if problems else "all intact."
+        say(f"\nAfter the kill, {there}, {state}")
+    say("\nTraining again, from the newest checkpoint:")
     second = watch(folder / "run", samples, kill=False)
     say("\nFor comparison, the same training without the kill ...")
     run = Run(samples)
@@ -259,17 +260,17 @@ def main(folder: Path, samples: int) -> int:
         problems += checkpoints.store.check().problems
     say("")
     stalls = [*first["stalls"], *second["stalls"]]
-    resumed = "every bit as it was saved" if same_start else "DIFFERENT from what was saved"
-    ended = "every bit as" if same_end else "DIFFERENT from"
+    resumed = "identical to what was saved" if same_start else "DIFFERENT from what was saved"
+    ended = "identical to" if same_end else "DIFFERENT from"
     whole = same_start and same_end and not problems
     table([
-        ("a checkpoint", f"{count / 1e6:.1f} MB: model, optimizer, schedule, random state"),
+        ("checkpoint", f"{count / 1e6:.1f} MB: model, optimizer, schedule, random state"),
         ("kept", f"epochs {kept} (the last three and the best)"),
-        ("saved to the end of fsync", speed(count, save_s)),
-        ("plain write of as many bytes", speed(count, write_s)),
-        ("training stood still for a save", f"{statistics.median(stalls):.1f} ms"),
+        ("durable save, including fsync", speed(count, save_s)),
+        ("plain write of the same size", speed(count, write_s)),
+        ("training paused for a save", f"{statistics.median(stalls):.1f} ms"),
         ("resumed from", f"epoch {survived}, {resumed}"),
-        ("after all epochs", f"{ended} without the kill ({reference})"),
+        ("after all epochs", f"{ended} an uninterrupted run ({reference})"),
         ("lost", "nothing" if whole else f"SOMETHING {problems}"),
     ])  # fmt: skip
     say(f"{time.perf_counter() - started:.0f} s")
@@ -277,9 +278,13 @@ def main(folder: Path, samples: int) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Training that is killed and resumed.")
-    parser.add_argument("folder", nargs="?", type=Path, help="a temporary one unless given")
-    parser.add_argument("--samples", type=int, default=600, help="pictures to train on")
+    parser = argparse.ArgumentParser(
+        description="Trains a model, kills the training and resumes it."
+    )
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="folder of the store; by default a temporary one"
+    )
+    parser.add_argument("--samples", type=int, default=600, help="number of training images")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.train:

@@ -1,7 +1,7 @@
-"""Searches for a good network by evolution. Every candidate finds its best ancestor in the store,
-inherits the layers they share, trains the rest, and is stored without what it inherited.
+"""Searches for a good network by evolution. Each candidate finds its best ancestor in the store,
+inherits the shared layers, trains the others, and saves only what it did not inherit.
 
-Several processes share one store and know nothing of each other but what is in it.
+Several processes share one store and communicate only through it.
 
     python examples/python/evolve.py [FOLDER] [--candidates N] [--workers N]
 """
@@ -35,11 +35,11 @@ BAR = 30
 Genome = list[list[Any]]  # [width, activation] of each hidden layer
 
 
-# --- what is searched ----------------------------------------------------------------------------
+# --- the search space ----------------------------------------------------------------------------
 
 
 def make_data() -> tuple[Any, Any, Any, Any]:
-    """Points that a random network has classified."""
+    """Points classified by a random network."""
     import torch
 
     generator = torch.Generator().manual_seed(7)
@@ -68,7 +68,7 @@ def random_genome(rng: random.Random) -> Genome:
 
 
 def mutated(genome: Genome, rng: random.Random) -> Genome:
-    """One change, more often near the end: what is before it can be inherited."""
+    """Applies one change, more often near the end: layers before it can be inherited."""
     child = [list(layer) for layer in genome]
     at = max(rng.randrange(len(child)), rng.randrange(len(child)))
     what = rng.choice(("width", "activation", "add", "remove"))
@@ -84,8 +84,8 @@ def mutated(genome: Genome, rng: random.Random) -> Genome:
 
 
 def train(model: Any, data: tuple[Any, Any, Any, Any], frozen: set[str], seed: int) -> float:
-    """A few steps; the layers in `frozen` stay as they are. Gives the accuracy on what it has not
-    seen."""
+    """Trains for a few steps, without the layers in `frozen`. Returns the accuracy on held-out
+    data."""
     import torch
 
     points, labels, test_points, test_labels = data
@@ -107,7 +107,7 @@ def train(model: Any, data: tuple[Any, Any, Any, Any], frozen: set[str], seed: i
 
 
 class Worker:
-    """Takes a good model, changes it and evaluates the result, until it is asked to stop."""
+    """Picks a good model, mutates it and evaluates the result, until asked to stop."""
 
     def __init__(self, place: str, number: int) -> None:
         import torch
@@ -119,7 +119,7 @@ class Worker:
         self.data = make_data()
 
     def choose(self) -> Genome:
-        """The best of a few, changed; or anything while there are few."""
+        """A mutation of the best of a few models; a random genome while there are few models."""
         living = self.store.models()
         if len(living) < STARTERS:
             return random_genome(self.rng)
@@ -143,7 +143,7 @@ class Worker:
         frozen: set[str] = set()
         if match:
             self.store.load(match, into=model)
-            # The last one it inherits is trained on, all before stay as they are.
+            # The last inherited layer is trained further, those before it are frozen.
             weighted = [name for name in match.layers if int(name) % 2 == 0]
             frozen = set(weighted[:-1])
         started = time.perf_counter()
@@ -168,8 +168,8 @@ class Worker:
         }
 
     def cull(self) -> list[str]:
-        """The worst make room, the newest excepted: their makers still look at them. Another
-        worker may have been quicker."""
+        """Retires the worst models, except recent ones, which their creators still use. Another
+        worker may have retired them first."""
         living = self.store.models(order="-val_acc")
         now, gone = datetime.datetime.now(datetime.UTC), []
         for model in living[POPULATION:]:
@@ -192,15 +192,15 @@ class Worker:
         self.store.close()
 
 
-# --- the process that watches ---------------------------------------------------------------------
+# --- the main process -----------------------------------------------------------------------------
 
 
 class Watch:
-    """Starts the workers and gathers what they tell."""
+    """Starts the workers and collects their reports."""
 
     def __init__(self, total: int) -> None:
         self.total, self.births, self.finds = total, [], []
-        self.lock = threading.Lock()  # over what is above
+        self.lock = threading.Lock()  # guards the fields above
         self.live = sys.stdout.isatty()
         self.failed = 0
 
@@ -278,16 +278,16 @@ def report(watch: Watch, store: ligament.Store) -> list[tuple[str, str, str]]:
     rows.append(("bytes written for all candidates", size(own), size(full)))
     living = sum(model.bytes for model in store.models())
     there = store.stats()["stored_bytes"]
-    rows.append((f"the {len(store)} that live, catalog included", size(there), size(living)))
-    rows.append(("layers inherited by an heir", f"{shared:.0%}", "none"))
+    rows.append((f"the {len(store)} live models, with the catalog", size(there), size(living)))
+    rows.append(("layers inherited from the parent", f"{shared:.0%}", "none"))
     half, most = percentile(watch.finds, 0.5), percentile(watch.finds, 0.99)
     rows.append(("a search (p50, p99)", f"{half:.2f} ms, {most:.2f} ms", ""))
     return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="An evolutionary search on one store.")
-    parser.add_argument("folder", nargs="?", help="kept; a temporary one by default")
+    parser = argparse.ArgumentParser(description="Runs an evolutionary search on one store.")
+    parser.add_argument("folder", nargs="?", help="folder to keep; by default a temporary one")
     parser.add_argument("--candidates", type=int, default=80)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", nargs=3, metavar=("STORE", "NUMBER", "COUNT"), help="internal")
@@ -322,7 +322,7 @@ def main() -> int:
         print()
         table(report(watch, store))
         problems = store.check().problems
-        print("the store is " + ("sound" if not problems else f"NOT SOUND: {problems[:3]}"))
+        print("the store is " + ("intact" if not problems else f"DAMAGED: {problems[:3]}"))
     retired = {name for birth in watch.births for name in birth["retired"]}
     births = [
         Birth(
@@ -333,7 +333,7 @@ def main() -> int:
     spare = Path(tempfile.gettempdir()) / "ligament-lineage.svg"
     picture = folder / "lineage.svg" if given.folder else spare
     picture.write_text(draw(births))
-    print(f"who comes from whom: {picture}     {time.perf_counter() - started:.0f} s")
+    print(f"lineage: {picture}     {time.perf_counter() - started:.0f} s")
     if not given.folder:
         shutil.rmtree(folder, ignore_errors=True)
     return 1 if problems else 0

@@ -1,13 +1,13 @@
-"""A matrix factored by several processes, bit for bit as by one; saved, and gone on with.
+"""Factorises a matrix in several processes, with the same bits as in one; saves and continues.
 
     python examples/python/factors.py [--nodes 2]
     ligament launch -w 0 -s 2 -- python examples/python/factors.py
 
-Users and items are cut into four blocks. In each of four turns a block of users meets one block
-of items, and no two pairs of a turn have a user or an item in common: whoever does them, and in
-whatever order, the factors come out the same. Between turns the items' rows move to the node that
-has them next. Half-way the factors are saved into the store factors-models, and loaded by one
-node more.
+Users and items are divided into four blocks. In each of four turns, every block of users is paired
+with one block of items, and no two pairs of a turn share a user or an item, so the factors do not
+depend on which node processes a pair, or in which order. Between turns the rows of the items are
+relocated to the node that uses them next. Half-way through, the factors are saved to the store
+factors-models and loaded by one more node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = np.ndarray
 
 
 def ratings() -> tuple[Rows, Rows, Rows]:
-    """Some cells of a matrix of low rank, with noise: users, items, values."""
+    """Some cells of a noisy low-rank matrix: users, items, values."""
     random = np.random.default_rng(5)
     users = random.standard_normal((USERS, HIDDEN))
     items = random.standard_normal((ITEMS, HIDDEN))
@@ -36,8 +36,8 @@ def ratings() -> tuple[Rows, Rows, Rows]:
 
 
 class Factors:
-    """Rows of users, then rows of items. Rows only move: a copy adds up what was pushed to it
-    before it sends that on, and sums in another order have other last bits."""
+    """Rows of users, then rows of items. Rows are only relocated, never replicated: a replica sums
+    its pushes before it sends them on, and a different order of sums changes the last bits."""
 
     def __init__(self, run: training.Run) -> None:
         run.setup(USERS + ITEMS, "relocation_only")
@@ -51,7 +51,7 @@ class Factors:
         self.users, self.items, self.values = ratings()
 
     def batches(self, user_block: int, item_block: int) -> list[Rows]:
-        """The cells of a block."""
+        """Batches of the cells of a block."""
         inside = (self.users % BLOCKS == user_block) & (self.items % BLOCKS == item_block)
         cells = np.flatnonzero(inside)
         return np.split(cells, range(BATCH, len(cells), BATCH))
@@ -67,7 +67,7 @@ class Factors:
         self.worker.push(*training.add_up(keys, changes), True)
 
     def turn(self, run: training.Run, number: int) -> None:
-        """This node's blocks of users, each with its items of this turn."""
+        """Processes this node's blocks of users, each with its block of items of this turn."""
         for user_block in range(run.rank, BLOCKS, run.nodes):
             item_block = (user_block + number) % BLOCKS
             batches = self.batches(user_block, item_block)
@@ -82,14 +82,14 @@ class Factors:
         self.worker.barrier()
 
     def loss(self) -> float:
-        """Root mean square of the errors, in float64 and in one order."""
+        """The root mean square error, in float64 and in a fixed order."""
         user = self.worker.get(np.arange(USERS)).astype(float)[self.users]
         item = self.worker.get(self.first_item + np.arange(ITEMS)).astype(float)[self.items]
         return float(np.sqrt((((user * item).sum(1) - self.values) ** 2).mean()))
 
 
 def train(run: training.Run) -> None:
-    """From the beginning, or from what is in the store; its end is saved if that is wanted."""
+    """Trains from the beginning or from the saved model; saves the result if requested."""
     factors = Factors(run)
     if run.epochs.start > 0:
         factors.server.load(STORE, "half-way")

@@ -1,4 +1,4 @@
-"""Draws who comes from whom, as SVG."""
+"""Draws the lineage of models as SVG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Birth:
 
 
 def colour(share: float) -> str:
-    """From a dull blue over green to orange."""
+    """A colour from dull blue through green to orange."""
     stops = [(64, 82, 140), (52, 148, 142), (122, 200, 84), (250, 176, 38)]
     at = min(max(share, 0.0), 1.0) * (len(stops) - 1)
     low = min(int(at), len(stops) - 2)
@@ -45,7 +45,7 @@ class _Tree:
             self._place(root)
 
     def _place(self, root: str) -> None:
-        """Leaves get rows one after the other; who has children stands at the first one's row."""
+        """Assigns consecutive rows to leaves; a parent is in the row of its first child."""
         stack = [(root, 0)]
         while stack:
             name, depth = stack.pop()
@@ -57,7 +57,7 @@ class _Tree:
             stack += [(child, depth + 1) for child in reversed(children)]
 
     def way(self, name: str | None) -> set[str]:
-        """A model and all that it comes from."""
+        """A model and its ancestors."""
         found: set[str] = set()
         while name in self.births and name not in found:
             found.add(name)
@@ -104,9 +104,9 @@ def _legend(lowest: float, best: float) -> list[str]:
     return parts
 
 
-def draw(births: list[Birth], title: str = "Who comes from whom") -> str:
-    """The picture: generations from left to right, the way to the best model in orange. A large
-    dot wrote all its bytes itself, a small one inherited most."""
+def draw(births: list[Birth], title: str = "Lineage") -> str:
+    """Draws generations from left to right, and the ancestors of the best model in orange. The
+    larger a dot, the more of its bytes the model wrote instead of inheriting them."""
     tree = _Tree(births)
     values = [birth.accuracy for birth in births]
     lowest, best = min(values), max(values)
@@ -121,7 +121,7 @@ def draw(births: list[Birth], title: str = "Who comes from whom") -> str:
         f'<rect width="{width}" height="{height}" fill="white"/>',
         f'<text x="{LEFT - 12}" y="24" font-size="16" fill="#20242c">{escape(title)}</text>',
         f'<text x="{LEFT - 12}" y="44">{len(births)} models, {own / 1e6:.1f} of {full / 1e6:.1f} '
-        f"MB written; dot: what it wrote itself</text>",
+        f"MB written; size of a dot: share of bytes that the model wrote</text>",
         *_legend(lowest, best),
     ]
     edges = [

@@ -1,5 +1,5 @@
-"""Cuts a small transformer into pipeline stages, proves that they compute the same, writes them as
-Python and draws them.
+"""Partitions a small transformer into pipeline stages, checks that they compute the same bits,
+writes them as Python and draws them.
 
     python examples/python/pipe_plan.py [FOLDER]
 """
@@ -35,22 +35,22 @@ def main() -> None:
     batch = torch.randint(0, 100, (2, 16))
     model = Small()
 
-    # One micro-batch is all that is needed: trace, measure each block, partition.
+    # Traces the model with one micro-batch, measures each block, and partitions.
     plan = pipe_model(model, (batch,), stages=3, profile=folder / "profile.json")
     print(plan.report())
 
-    # Outputs and gradients equal the original's, bit for bit.
+    # Compares outputs and gradients with the original's, bit for bit.
     result = plan.check()
     print(f"checked {result.outputs} output and {result.gradients} gradients")
 
-    # The stages as a file that imports torch alone, a page to look at, the plan itself.
+    # Writes the stages as a file that imports only torch, a drawing, and the plan itself.
     print("written:", plan.write(folder / "stages.py"))
     print("drawn:  ", plan.draw(folder / "plan.html"))
     plan.save(folder / "plan.json")
     again = Plan.load(folder / "plan.json", model, (batch,))
     assert torch.equal(again.run(batch), model(batch))
 
-    # What if? Other schedules are simulated without planning again.
+    # Simulates other schedules without planning again.
     for schedule in ("gpipe", "1f1b", "zb-h1"):
         line = plan.simulate(schedule, microbatches=16)
         print(f"{schedule:>8}: {line.step_ms:8.3f} ms a step, bubble {line.bubble:.1%}")

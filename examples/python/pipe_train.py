@@ -67,8 +67,8 @@ def rank_main(rank: int, meeting: str) -> None:
             assert abs(mean - wanted[step]) < 1e-5
     dist.destroy_process_group()
     sys.stdout.flush()
-    # Not through the interpreter's end: a thread of gloo may still let go of a tensor, and torch
-    # aborts when it does so then (pytorch issue 190489).
+    # Skips the shutdown of the interpreter: a thread of gloo may still release a tensor, and torch
+    # then aborts (pytorch issue 190489).
     os._exit(0)
 
 

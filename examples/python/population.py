@@ -1,5 +1,5 @@
-"""Fills a store with a population of architectures, without training: what a search of thousands of
-candidates leaves behind.
+"""Fills a store with a population of architectures, without training, as a search over thousands of
+candidates would.
 
     python examples/python/population.py STORE [--generated N] [--evolved N] [--layers N]
 """
@@ -24,12 +24,12 @@ Architecture = list[tuple[str, int]]  # (kind, width) of each layer, in a chain
 
 
 def generate(rng: random.Random, count: int) -> Architecture:
-    """Any layers, one after the other."""
+    """A chain of random layers."""
     return [(rng.choice(KINDS), rng.choice(WIDTHS)) for _ in range(count)]
 
 
 def mutate(parent: Architecture, rng: random.Random) -> Architecture:
-    """One layer is changed, added or removed."""
+    """Changes, adds or removes one layer."""
     child = list(parent)
     at = rng.randrange(len(child))
     what = rng.choice(("change", "add", "remove"))
@@ -43,14 +43,14 @@ def mutate(parent: Architecture, rng: random.Random) -> Architecture:
 
 
 def graph_of(layers: Architecture) -> ligament.Graph:
-    """By hand: no framework is needed to say what a model is made of."""
+    """A graph built by hand, without a framework."""
     names = [f"l{i}" for i in range(len(layers))]
     marked = [(name, f"{kind}-{width}") for name, (kind, width) in zip(names, layers, strict=True)]
     return ligament.Graph(marked, list(zip(names, names[1:], strict=False)))
 
 
 def weights_of(layers: Architecture, inherited: dict[str, Any]) -> dict[str, Any]:
-    """A few numbers for each layer that has any; what was inherited stays."""
+    """A few numbers for each layer with weights; inherited values are kept."""
     made = {
         f"l{i}.w": np.full(width, i, np.float32)
         for i, (kind, width) in enumerate(layers)
@@ -79,8 +79,8 @@ class Bar:
 
 
 def fill(store: ligament.Store, generated: int, evolved: int, layers: int) -> list[float]:
-    """The generated ones first, then the evolved, each from one of the best. Gives the times of the
-    searches, in ms."""
+    """Saves generated models, then evolved ones, each derived from one of the best. Returns the
+    times of the searches in ms."""
     rng = random.Random(1)
     recent: list[Architecture] = []
     bar = Bar("generated", generated)
@@ -107,7 +107,7 @@ def fill(store: ligament.Store, generated: int, evolved: int, layers: int) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(description="Fills a store with architectures.")
     parser.add_argument(
-        "store", nargs="?", default="mem:", help="a path or URI; ?fsync=0 is quicker, not safe"
+        "store", nargs="?", default="mem:", help="a path or URI; ?fsync=0 is faster but not durable"
     )
     parser.add_argument("--generated", type=int, default=600)
     parser.add_argument("--evolved", type=int, default=100)
@@ -119,10 +119,12 @@ def main() -> int:
         stats = store.stats()
     seconds = time.perf_counter() - started
     count = given.generated + given.evolved
-    print(f"{count} models in {seconds:.1f} s, {count / max(seconds, 1e-9):.0f} a second")
-    print(f"{stats['stored_bytes'] / max(stats['models'], 1):.0f} bytes a model, catalog included")
+    print(f"{count} models in {seconds:.1f} s, {count / max(seconds, 1e-9):.0f} per second")
+    print(
+        f"{stats['stored_bytes'] / max(stats['models'], 1):.0f} bytes per model, with the catalog"
+    )
     if finds:
-        print(f"a search: {statistics.median(finds):.2f} ms (p50), {max(finds):.2f} ms (most)")
+        print(f"search: {statistics.median(finds):.2f} ms (p50), {max(finds):.2f} ms (maximum)")
     return 0
 
 

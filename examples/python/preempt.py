@@ -1,10 +1,10 @@
-"""A training run on two processes that its scheduler stops, and that resumes where it was.
+"""Trains on two processes until a scheduler preempts the job, and resumes at the same step.
 
-    preempt.py               plays the scheduler: starts the job, stops it with SIGTERM, starts it
+    preempt.py               acts as the scheduler: starts, preempts (SIGTERM) and restarts the job
     preempt.py RUN FOLDER    one process of the job, as torchrun or Slurm would start it
 
-The scheduler tells one process only; `preempted()` is true on both at the same step. They save
-together and end; the next job restores on as many processes as it gets, here on one.
+The scheduler signals only one process; `preempted()` becomes true on both at the same step. They
+save together and exit; the next job restores on any number of processes, here on one.
 """
 
 import os
@@ -19,7 +19,7 @@ STEPS = 40
 
 
 def train(folder: str) -> None:
-    """What a user writes."""
+    """The training script of a user."""
     import torch
     import torch.distributed as dist
     from ligament.checkpoint import Checkpointer
@@ -45,7 +45,7 @@ def train(folder: str) -> None:
             with open(f"{folder}/progress", "a") as file:
                 print(step, file=file)
         if step == 5 and first == 0:
-            wait_for(f"{folder}/told")  # so that the example is stopped while it runs
+            wait_for(f"{folder}/told")  # so that the job is still running when it is preempted
     ck.save(step, model=model, optimizer=optimizer)
     ck.close()
     print(
@@ -53,19 +53,19 @@ def train(folder: str) -> None:
         flush=True,
     )
     dist.destroy_process_group()
-    # Not through the interpreter's end: a thread of gloo may still let go of a tensor, and torch
-    # aborts when it does so then (pytorch issue 190489).
+    # Skips the shutdown of the interpreter: a thread of gloo may still release a tensor, and torch
+    # then aborts (pytorch issue 190489).
     os._exit(0)
 
 
 def wait_for(path: str) -> None:
-    """Until somebody has made the file."""
+    """Waits until the file exists."""
     while not os.path.exists(path):
         time.sleep(0.01)
 
 
 def reserve() -> socket.socket:
-    """Reserves a port while this is open: it is bound, and not listened on."""
+    """Reserves a port while this is open: binds it without listening."""
     place = socket.socket()
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     place.bind(("127.0.0.1", 0))
@@ -73,7 +73,7 @@ def reserve() -> socket.socket:
 
 
 def start(folder: str, ranks: int, port: int) -> list[subprocess.Popen[str]]:
-    """The job, as a scheduler starts it."""
+    """Starts the job as a scheduler does."""
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     environment |= {"WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, __file__, "RUN", folder]
@@ -84,13 +84,13 @@ def start(folder: str, ranks: int, port: int) -> list[subprocess.Popen[str]]:
 
 
 def ended(job: list[subprocess.Popen[str]]) -> None:
-    """Waits for all; a process that did not end well ends the example."""
+    """Waits for all processes; if one failed, the example fails."""
     if any(process.wait() for process in job):
         sys.exit("the job failed")
 
 
 def schedule() -> None:
-    """What a scheduler does to a job."""
+    """Acts as the scheduler."""
     with tempfile.TemporaryDirectory() as folder, reserve() as place:
         port = place.getsockname()[1]
         job = start(folder, 2, port)
@@ -98,16 +98,16 @@ def schedule() -> None:
             if any(process.poll() for process in job):
                 sys.exit("the job failed")
             time.sleep(0.01)
-        print("scheduler: the time is up, SIGTERM to process 1", flush=True)
+        print("scheduler: time limit reached, sending SIGTERM to process 1", flush=True)
         job[1].send_signal(signal.SIGTERM)
         open(f"{folder}/told", "w").close()
         ended(job)
-        print("scheduler: there is room again, on one process", flush=True)
+        print("scheduler: restarting the job on one process", flush=True)
         ended(start(folder, 1, port))
         with open(f"{folder}/progress") as file:
             steps = [int(line) for line in file]
         assert steps == list(range(1, STEPS + 1)), steps
-        print(f"every one of {STEPS} steps was made once")
+        print(f"each of the {STEPS} steps ran exactly once")
 
 
 if __name__ == "__main__":

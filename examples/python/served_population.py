@@ -1,5 +1,5 @@
-"""A population of architectures that worker processes grow together in one served store, without
-training. The program starts the server, and ends it as EvoStore's scripts do.
+"""Worker processes grow a population of architectures in one served store, without training. The
+program starts the server, and stops it as EvoStore's scripts do.
 
     python examples/python/served_population.py STORE [--workers N] [--candidates N] [--layers N]
 """
@@ -24,7 +24,7 @@ from population import Architecture, generate, graph_of, mutate, weights_of
 
 @contextlib.contextmanager
 def serving(store: str, address_file: Path) -> Iterator[subprocess.Popen[str]]:
-    """`ligament serve`, which has written its address when it says where it serves."""
+    """Starts `ligament serve` and waits until it has written its address file."""
     command = [sys.executable, "-m", "ligament", "serve", store, "--allow-shutdown"]
     command += ["--address-file", str(address_file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -39,7 +39,7 @@ def serving(store: str, address_file: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def work(address_file: Path, worker: int, candidates: int, layers: int) -> None:
-    """Each candidate is like one of this worker's, and inherits from whosever shares most."""
+    """Mutates one of this worker's models and inherits from the best match of any worker."""
     rng = random.Random(worker)
     mine: list[Architecture] = [generate(rng, layers)]
     methods = TransferMethods(hosts=address_file)
@@ -73,20 +73,20 @@ def run_workers(address_file: Path, workers: int, candidates: int, layers: int) 
 def report(methods: TransferMethods, seconds: float) -> None:
     count = len(methods.models)
     inherited = sum(1 for model in methods.models.models() if model.parent)
-    print(f"{count} models in {seconds:.1f} s, {inherited} of them inherit from another")
+    print(f"{count} models in {seconds:.1f} s, {inherited} of them with inherited layers")
     for name in ("find", "save"):
         stamps = methods.get_time_stamps(name)
         times = [(b - a) / 1e6 for a, b in zip(stamps[::2], stamps[1::2], strict=True)]
         if times:
             middle = statistics.median(times)
-            print(f"{name} on the server: {len(times)} times, {middle:.2f} ms (p50)")
+            print(f"{name} on the server: {len(times)} calls, {middle:.2f} ms (p50)")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Worker processes share a served store.")
-    parser.add_argument("store", help="a path or URI; ?fsync=0 is quicker, not safe")
+    parser = argparse.ArgumentParser(description="Runs worker processes that share a served store.")
+    parser.add_argument("store", help="a path or URI; ?fsync=0 is faster but not durable")
     parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--candidates", type=int, default=25, help="of each worker")
+    parser.add_argument("--candidates", type=int, default=25, help="models per worker")
     parser.add_argument("--layers", type=int, default=40)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +98,7 @@ def main() -> int:
             report(methods, time.perf_counter() - begin)
             methods.shutdown()
             status = server.wait()
-    print(f"the server has ended with status {status}")
+    print(f"the server exited with status {status}")
     return status
 
 

@@ -1,7 +1,7 @@
-"""What the examples of ligament.params share: their processes, the progress bar, the picture.
+"""Code shared by the examples of ligament.params: processes, progress bar, plot.
 
-An example has a function train(run), which notes the loss before the first epoch and after each.
-`main` runs it in one process and over several nodes, draws both curves, and compares the last
+An example has a function train(run), which records the loss before the first epoch and after each.
+`main` runs it in one process and on several nodes, plots both curves, and compares the final
 losses. Under `ligament launch -w 0 -s 2 -- python kge.py` the process is one of the nodes.
 """
 
@@ -27,20 +27,20 @@ COLOURS = ("#f2a65a", "#1d5c96", "#3c8d5a", "#9b4f96")
 
 @dataclass
 class Run:
-    """One training over `nodes` processes, as one of them sees it."""
+    """A training run over `nodes` processes, as seen by one of them."""
 
     name: str
     options: argparse.Namespace
     nodes: int
     rank: int
-    address: str | None  # None: the launcher has said where the others are
+    address: str | None  # None: the launcher provides the address
     epochs: range
     losses: list[float] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     shown: float = 0.0
 
     def setup(self, key_count: int, techniques: str = "") -> None:
-        """One worker a node."""
+        """Configures one worker per node."""
         place: dict[str, Any] = {}
         if self.address is not None and self.nodes > 1:
             place = {"role": "server", "rank": self.rank, "servers": self.nodes}
@@ -48,13 +48,13 @@ class Run:
         params.setup(key_count, 1, techniques, **place)
 
     def note(self, loss: float) -> None:
-        """The loss of an epoch that has ended, or before the first."""
+        """Records the loss after an epoch, or before the first."""
         self.losses.append(loss)
         done = len(self.losses) - 1
         self.show(done, done == self.epochs.stop)
 
     def show(self, done: float, last: bool = False) -> None:
-        """Node 0 draws a progress bar: live on a terminal, elsewhere only its last state."""
+        """Draws a progress bar on node 0: live on a terminal, otherwise only its final state."""
         live = sys.stderr.isatty()
         now = time.monotonic()
         if self.rank != 0 or not (last or (live and now - self.shown > 0.1)):
@@ -67,7 +67,7 @@ class Run:
         print(("\r" if live else "") + text, end="\n" if last else "", file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
-        """A line for the end."""
+        """Adds a line to print at the end."""
         self.remarks.append(text)
 
 
@@ -78,11 +78,11 @@ def _node(train: Callable[[Run], None], run: Run, pipe: Any) -> None:
 
 
 def start(train: Callable[[Run], None], run: Run) -> Run:
-    """Runs `train` in as many new processes as there are nodes; node 0's run comes back."""
+    """Runs `train` in one new process per node; returns the run of node 0."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     run.address = f"shm:{run.name}-{os.getpid()}"
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the nodes share this machine's processors
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the nodes share the processors of this machine
     children = []
     for rank in range(run.nodes):
         run.rank = rank
@@ -92,7 +92,7 @@ def start(train: Callable[[Run], None], run: Run) -> Run:
     try:
         run.losses, run.remarks = ours.recv()
     except EOFError:
-        pass  # it failed, and has said why
+        pass  # it failed and printed the reason
     for child in children:
         child.join()
     if any(child.exitcode != 0 for child in children):
@@ -107,16 +107,16 @@ def main(
     epochs: int,
     resume: bool = False,
 ) -> None:
-    """One process, then several; `tolerance` is relative, 0 means the same bits. With `resume`
-    a node is added half-way, and train continues from its last save."""
+    """Trains in one process, then on several nodes. `tolerance` is relative; 0 means equal bits.
+    With `resume`, a node is added half-way and train continues from its last save."""
     name = os.path.basename(sys.argv[0]).removesuffix(".py")
-    parser.add_argument("--nodes", type=int, default=2, help="processes (1: alone); 2 unless told")
+    parser.add_argument("--nodes", type=int, default=2, help="number of processes (default: 2)")
     parser.add_argument("--epochs", type=int, default=epochs, help=f"2 or more; {epochs}")
     picture = f"{name}.svg"
     parser.add_argument("--picture", default=picture, help=f"an SVG of the losses; {picture}")
     options = parser.parse_args()
     if options.nodes < 1 or options.epochs < 2:
-        parser.error("--nodes goes from 1, --epochs from 2")
+        parser.error("--nodes must be at least 1, --epochs at least 2")
     whole = range(options.epochs)
     if os.environ.get("DMLC_ROLE") == "server":
         nodes, rank = (int(os.environ[f"DMLC_{which}"]) for which in ("NUM_SERVER", "NODE_RANK"))
@@ -140,42 +140,44 @@ def main(
 
 
 def finish(run: Run, curves: dict[str, list[float]]) -> None:
-    """The picture, and what the example had to say."""
+    """Writes the plot and prints the lines of the example."""
     draw(run.options.picture, f"{run.name}: loss by epoch", curves)
     for text in run.remarks:
         print(text)
-    print(f"the loss curve is in {run.options.picture}", flush=True)
+    print(f"loss curve: {run.options.picture}", flush=True)
 
 
 def compare(alone: Run, run: Run, tolerance: float, label: str) -> None:
-    """The promise of the example."""
+    """Checks that the losses agree."""
     one, other = alone.losses[-1], run.losses[-1]
-    tolerance *= run.nodes - 1  # the more nodes, the older is what each of them sees
+    tolerance *= run.nodes - 1  # rows become staler as nodes are added
     held = alone.losses == run.losses if tolerance == 0 else abs(other - one) <= tolerance * one
-    said = "the same bits in every epoch" if tolerance == 0 else f"the same within {tolerance:.0%}"
-    print(f"loss {one:.6f} alone, {other:.6f} on {label}: {said if held else 'NOT ' + said}")
+    said = "equal bits in every epoch" if tolerance == 0 else f"equal within {tolerance:.0%}"
+    print(
+        f"loss {one:.6f} in one process, {other:.6f} on {label}: {said if held else 'NOT ' + said}"
+    )
     if not held:
         raise SystemExit(1)
 
 
 def add_up(keys: np.ndarray, changes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each key once, with the sum of its changes: an optimizer is to see a batch as one step."""
+    """Each key once, with the sum of its gradients, so that a batch is one optimizer step."""
     order = np.argsort(keys, kind="stable")
     distinct, first = np.unique(keys[order], return_index=True)
     return distinct, np.add.reduceat(changes[order], first)
 
 
-# --- the picture ----------------------------------------------------------------------------------
+# --- the plot -------------------------------------------------------------------------------------
 
 
 def step_of(top: float) -> float:
-    """A round distance between lines, four to ten of them."""
+    """A round distance between grid lines, of which there are four to ten."""
     power = 10.0 ** math.floor(math.log10(top))
     return power / 5 if top < 2 * power else power / 2 if top < 5 * power else power
 
 
 def draw(path: str, title: str, curves: dict[str, list[float]]) -> None:
-    """An SVG with one line a curve: the first is broad and pale, so that one upon it is seen."""
+    """Plots the curves as SVG. The first is wide and pale, so that one on top of it is visible."""
     longest = max(len(losses) for losses in curves.values())
     top = max(max(losses) for losses in curves.values()) * 1.05
     wide, high = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM

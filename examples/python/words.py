@@ -1,13 +1,13 @@
-"""Word vectors learned by several processes: skip-gram with negative samples.
+"""Trains word vectors in several processes: skip-gram with negative samples.
 
     python examples/python/words.py [--nodes 2]
     ligament launch -w 0 -s 2 -- python examples/python/words.py
 
-The text is made: each sentence has a topic and takes its words from it, often the frequent ones.
-A node reads its share of the sentences and says some batches ahead which words come; words that
-do not stand beside each other are drawn by their frequency to the power of 3/4. Frequent words
-are wanted by all nodes at once and get copied, rare ones move. Updates race: the loss is the
-same within 3 %.
+The text is generated: each sentence has a topic, from which its words are drawn by frequency. A
+node reads its share of the sentences and announces some batches ahead which words they contain.
+Negative samples are drawn by word frequency to the power of 3/4. Rows of frequent words, which all
+nodes use at once, are replicated; those of rare words are relocated. Nodes see each other's updates
+with a delay, so the loss agrees within 3 %, not bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Rows = np.ndarray
 
 
 def text() -> Rows:
-    """Sentences of one length. Word w is of topic w % TOPICS, and the rarer the larger w is."""
+    """Sentences of equal length. Word w has topic w % TOPICS; the larger w, the rarer the word."""
     random = np.random.default_rng(2)
     topics = random.integers(TOPICS, size=(SENTENCES, 1))
     chances = 1 / np.arange(1, WORDS // TOPICS + 1)
@@ -35,7 +35,7 @@ def text() -> Rows:
 
 
 def pairs(sentences: Rows) -> tuple[Rows, Rows]:
-    """Words and those that stand beside them."""
+    """Words and their neighbours."""
     found = []
     for distance in range(1, WINDOW + 1):
         left, right = sentences[:, :-distance].ravel(), sentences[:, distance:].ravel()
@@ -49,7 +49,7 @@ def sigmoid(x: Rows) -> Rows:
 
 
 class Vectors:
-    """Two rows a word: one for itself, one for standing beside another."""
+    """Two rows per word: one as a word, one as a context."""
 
     def __init__(self, run: training.Run) -> None:
         run.setup(2 * WORDS)
@@ -83,7 +83,7 @@ class Vectors:
         self.worker.push(*training.add_up(keys, changes), True)
 
     def epoch(self, run: training.Run, number: int) -> None:
-        """This node's share, in an order that all nodes come to by themselves."""
+        """Trains on this node's share, in an order that every node derives from the seed."""
         order = np.random.default_rng(200 + number).permutation(SENTENCES)
         mine = self.sentences[order[run.rank :: run.nodes]]
         batches = np.split(mine, range(BATCH, len(mine), BATCH))
@@ -100,8 +100,8 @@ class Vectors:
         self.worker.waitall()
 
     def loss(self) -> float:
-        """softplus(-right) + WEIGHT x the mean of softplus(wrong), on some sentences, against all
-        words alike."""
+        """softplus(-true) + WEIGHT x mean softplus(false), on some sentences, with all words as
+        negative samples."""
         word = self.worker.get(np.arange(WORDS))
         context = self.worker.get(self.beside + np.arange(WORDS))
         a, b = pairs(self.asked)
@@ -110,7 +110,7 @@ class Vectors:
         return float((right + WEIGHT * wrong[a]).mean())
 
     def neighbours(self) -> float:
-        """Of how many words the nearest other word has the same topic."""
+        """The share of words whose nearest neighbour has the same topic."""
         word = self.worker.get(np.arange(WORDS))
         word /= np.linalg.norm(word, axis=1, keepdims=True)
         near = word @ word.T - 2 * np.eye(WORDS)
@@ -118,7 +118,7 @@ class Vectors:
 
 
 def train(run: training.Run) -> None:
-    """All epochs; between two of them everything is applied everywhere."""
+    """Trains for all epochs; after each, all updates are applied on all nodes."""
     vectors = Vectors(run)
     run.note(vectors.loss())
     for number in run.epochs:
@@ -127,7 +127,7 @@ def train(run: training.Run) -> None:
         vectors.worker.flush()
         vectors.worker.barrier()
         run.note(vectors.loss())
-    run.say(f"the nearest other word has the same topic: {vectors.neighbours():.0%}")
+    run.say(f"words whose nearest neighbour has the same topic: {vectors.neighbours():.0%}")
     vectors.worker.finalize()
     vectors.server.shutdown()
 

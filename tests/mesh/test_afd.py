@@ -36,12 +36,12 @@ def test_afd_and_its_timeline(tmp_path: Path) -> None:
         "compute",
         "respond",
         "back",
-        "told by wait",
+        "wait notified",
         "request",
     ]
     told = json.loads(run(PROGRAM, "trace", folder, "--summary", "--json"))
     assert told["requests"] == 72
-    assert [part["part"] for part in told["parts"]][-2:] == ["told by wait", "request"]
+    assert [part["part"] for part in told["parts"]][-2:] == ["wait notified", "request"]
     assert all(0 <= p["p50_us"] <= p["p99_us"] <= p["most_us"] for p in told["parts"])
     run(PROGRAM, "trace", folder, "-o", tmp_path / "timeline.json")
     events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]

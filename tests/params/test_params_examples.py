@@ -46,7 +46,7 @@ def test_launched(name: str, tmp_path: Path) -> None:
     script = ROOT / f"examples/python/{name}.py"
     launch = (PROGRAM, "launch", "-w", "0", "-s", "2", "--", sys.executable, script)
     out = run(*launch, "--epochs", "2", folder=tmp_path)
-    assert f"[server 0] the loss curve is in {name}.svg" in out
+    assert f"[server 0] loss curve: {name}.svg" in out
     (losses,) = curves(tmp_path / f"{name}.svg")
     assert len(losses) == 3
     assert losses[0] < losses[-1], "it has not learned"
@@ -56,7 +56,7 @@ def test_launched(name: str, tmp_path: Path) -> None:
 def test_launched_in_c(name: str, tmp_path: Path) -> None:
     launch = (PROGRAM, "launch", "-w", "0", "-s", "2", "--", BUILD / "examples" / name)
     out = run(*launch, "2", "2", folder=tmp_path)
-    assert f"[server 0] the loss curve is in {name}.svg" in out
+    assert f"[server 0] loss curve: {name}.svg" in out
     (losses,) = curves(tmp_path / f"{name}.svg")
     assert losses[0] < losses[-1], "it has not learned"
 
@@ -64,7 +64,7 @@ def test_launched_in_c(name: str, tmp_path: Path) -> None:
 def test_the_same_bits_on_other_nodes(tmp_path: Path) -> None:
     script = ROOT / "examples/python/factors.py"
     out = run(sys.executable, script, "--nodes", "3", "--epochs", "4", folder=tmp_path)
-    assert "on 3 nodes, then 4: the same bits in every epoch" in out
+    assert "on 3 nodes, then 4: equal bits in every epoch" in out
     first, second = curves(tmp_path / "factors.svg")
     assert first == second
     assert "half-way" in run(PROGRAM, "ls", "factors-models", folder=tmp_path)
@@ -77,5 +77,5 @@ def test_too_few(words: tuple[str, str], tmp_path: Path) -> None:
         [sys.executable, script, *words], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 2
-    assert "--nodes goes from 1, --epochs from 2" in done.stderr
+    assert "--nodes must be at least 1, --epochs at least 2" in done.stderr
     assert not list(tmp_path.iterdir())

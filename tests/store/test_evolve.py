@@ -18,7 +18,7 @@ def test_the_search(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "14/14" in done.stdout and "best accuracy" in done.stdout
-    assert "the store is sound" in done.stdout
+    assert "the store is intact" in done.stdout
     picture = ElementTree.parse(tmp_path / "lineage.svg").getroot()
     assert len(picture.findall(".//{http://www.w3.org/2000/svg}circle")) >= 14
     with ligament.Store(tmp_path / "store", mode="r") as store:
@@ -41,9 +41,9 @@ def test_a_population_on_a_server(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "24 models" in done.stdout
-    assert "find on the server: 24 times" in done.stdout
-    assert "save on the server: 24 times" in done.stdout
-    assert "the server has ended with status 0" in done.stdout
+    assert "find on the server: 24 calls" in done.stdout
+    assert "save on the server: 24 calls" in done.stdout
+    assert "the server exited with status 0" in done.stdout
     with ligament.Store(tmp_path / "store", mode="r") as store:
         assert len(store) == 24 and store.check()
         parents = [model.parent for model in store.models()]
