@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws docs/drawings/*.svg, the pictures of docs/design.md: the rooms, and the data flows.
+"""Draws docs/drawings/*.svg, the figures of docs/design.md: the components, and the data flows.
 
 tools/draw_design.py            writes them
-tools/draw_design.py --check    ends with 1 when one of them is not what this file draws
+tools/draw_design.py --check    exits with 1 if one of them is out of date
 """
 
 import sys
@@ -15,18 +15,28 @@ INK, PALE, ARROW = "#1f2933", "#eef2f6", "#3d5a80"
 
 # Name, lines of inner rooms, column, row, width in columns, height in rows; row 0 is at the bottom.
 ROOMS = [
-    ("base", ["errors, log, codec, maps, tickets, uri, files, xxh3"], 0, 0, 6, 1),
+    ("base", ["errors, log, codec, maps, tickets, uri, files, threads, xxh3"], 0, 0, 6, 1),
     ("tensor", ["dtype, stride, memory, cuda"], 0, 1, 5, 1),
-    ("backend", ["interface, plugins", "file, mem, null, print"], 0, 2, 2, 2),
+    (
+        "backend",
+        ["interface, plugins, log", "file, mem, null, print", "remote: s3, rados"],
+        0,
+        2,
+        2,
+        2,
+    ),
     ("net", ["link, frame, secure; transports: inproc, shm, tcp, ucx"], 2, 2, 3, 1),
-    ("group", ["rendezvous, members, roster, barriers"], 2, 3, 3, 1),
-    ("store", ["format, search, catalog, load, find, save, upkeep"], 0, 4, 4, 1),
-    ("mesh", ["worker, server", "trace"], 4, 4, 1, 2),
+    ("group", ["rendezvous, roster, sessions, barriers"], 2, 3, 3, 1),
+    ("store", ["format, search, catalog, load, find, save, upkeep, serve"], 0, 4, 4, 1),
+    ("mesh", ["worker, server", "buffers, device", "trace"], 4, 4, 1, 2),
     ("checkpoint", ["any backend, by name"], 0, 5, 1, 1),
     ("compat", ["evostore"], 1, 5, 1, 1),
     (
         "params",
-        ["rows, tables, wire, placement, state,", "sync, requests, sampling, snapshot, node"],
+        [
+            "rows, tables, device, wire, placement, state,",
+            "sync, requests, sampling, snapshot, node",
+        ],
         2,
         5,
         2,
@@ -35,7 +45,7 @@ ROOMS = [
     ("pipe", ["graph", "schedule", "search", "methods"], 5, 1, 1, 5),
     (
         "include/ligament",
-        ["the contracts: all that users, cli, python and plugins see"],
+        ["public headers: the interface for programs, cli, python and plugins"],
         0,
         6,
         6,
@@ -53,7 +63,7 @@ FLOWS = {
         [
             (0, 1, "names, pointers, dtypes, shapes"),
             (1, 2, "lig_store_save(lig_tensor[]), GIL released"),
-            (2, 2, "check, fingerprint, keep what changed"),
+            (2, 2, "check, fingerprint, select changed tensors"),
             (2, 3, "pack: create, put, seal (sync, rename)"),
             (2, 3, "commit if the version is still v"),
             (3, 2, "committed: the only commit point"),
@@ -67,7 +77,7 @@ FLOWS = {
             (1, 2, "lig_store_resolve: a ref pins one version"),
             (0, 0, "compare names, dtypes and shapes"),
             (1, 2, "lig_ref_read into the model's own memory"),
-            (2, 3, "read ranges, near ones together"),
+            (2, 3, "read ranges, adjacent ones combined"),
             (3, 2, "bytes"),
             (2, 2, "verify each block"),
             (2, 0, "filled"),
