@@ -55,7 +55,7 @@ typedef struct lig_range {
 typedef struct lig_mapping {
     void *base; /* the pack's first byte; page aligned */
     uint64_t bytes;
-    void *handle; /* the volume's */
+    void *handle; /* for the volume */
 } lig_mapping;
 
 #define LIG_MAP_PRIVATE 1u /* writable, copy on write; otherwise read-only */
@@ -82,11 +82,11 @@ typedef struct lig_catalog_event {
 } lig_catalog_event;
 
 /* Commits of one caller that are not durable yet; version 0: none. Filled by catalog_commit, cleared by catalog_sync,
- * which has to be called before they are reported to anyone. */
+ * which must be called before any of them is reported as done. */
 typedef struct lig_catalog_pending {
     uint64_t version; /* of the last of them */
-    uint64_t first;   /* the volume's: since when they may have been lost */
-    void *held;       /* likewise: what the sync will need */
+    uint64_t first;   /* for the volume: the start of the time in which they may have been lost */
+    void *held;       /* for the volume: resources for the sync */
 } lig_catalog_pending;
 
 #define LIG_EDIT_FREES 1u /* the edit frees space: on a full disk it may use space that is reserved for this */
@@ -100,9 +100,9 @@ typedef struct lig_catalog_edit {
     size_t event_count;
     uint32_t flags;
     uint32_t reserved;
-    const uint64_t *packs; /* of the packs whose use this commit changes, those that the catalog uses after it */
+    const uint64_t *packs; /* the packs whose use this commit changes and that are still used after it */
     size_t pack_count;
-    lig_catalog_pending *pending; /* NULL, or the commit may be left to catalog_sync: others see it, not yet durable */
+    lig_catalog_pending *pending; /* NULL: durable on return; otherwise catalog_sync may make it durable later */
 } lig_catalog_edit;
 
 /* Called for each event, oldest first; a non-zero result ends the visit. `date_ns` is the time of the commit (since
@@ -203,7 +203,7 @@ typedef struct lig_volume_ops {
      * it. It stays readable after pack_remove. */
     lig_status (*pack_descriptor)(void *self, uint64_t id, int *descriptor);
 
-    /* Optional (NULL: edit->pending always is). Makes the pending commits durable, all with one sync, and clears
+    /* Optional (if NULL, so is edit->pending). Makes the pending commits durable, all with one sync, and clears
      * `pending` regardless of the outcome. After LIG_E_IO the outcome of each of them may be unknown, as after
      * catalog_commit. A snapshot that shows a pending commit makes it durable, too. */
     lig_status (*catalog_sync)(void *self, lig_catalog_pending *pending);
@@ -228,7 +228,7 @@ typedef struct lig_backend_ops {
     lig_status (*save)(void *self, const char *set, const lig_tensor *tensors, size_t count);
     lig_status (*load)(void *self, const char *set, const lig_tensor *tensors, size_t count);
     void (*close)(void *self); /* default: nothing to free */
-    /* Returns the name of set number `index`, LIG_E_NOTFOUND past the last; default: UNSUPPORTED. */
+    /* Fills `set` with the name of set number `index`; LIG_E_NOTFOUND past the last; default: UNSUPPORTED. */
     lig_status (*list)(void *self, size_t index, char *set, size_t set_bytes);
     lig_status (*drop)(void *self, const char *set); /* default: UNSUPPORTED */
     /* Reads bytes [offset, offset + bytes) of one tensor; default: the whole tensor is loaded. */

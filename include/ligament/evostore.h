@@ -10,10 +10,11 @@
  * model whose save wrote it; "!" at the end marks a tensor that was announced and never saved. A graph is a flat list
  * of (from, to) pairs of layers; a pair that occurs twice counts once, and the order of pairs does not matter.
  *
- * A failing call returns the same as EvoStore's (false, 0 or -1); lig_evostore_status() and lig_error_text() say why.
- * The library also exports shutdown(void) -> int, which closes the stores and ends the servers of served ones, if they
- * allow it (serve.h); returns 0, or 1 on failure. It is not declared here because the system
- * has a function of that name. For the same reason, load it with dlopen and RTLD_LOCAL; do not link with it. */
+ * A call that fails returns what EvoStore's function returns (false, 0 or -1); lig_evostore_status() and
+ * lig_error_text() give the reason. The library also exports shutdown(void) -> int, which closes the stores and ends
+ * the servers of served ones, if they allow it (serve.h); returns 0, or 1 on failure. It is not declared here because
+ * the system has a function of that name. For the same reason, load the library with dlopen and RTLD_LOCAL; do not link
+ * with it. */
 #ifndef LIGAMENT_EVOSTORE_H
 #define LIGAMENT_EVOSTORE_H
 
@@ -29,7 +30,7 @@ extern "C" {
 
 /* Sets the stores, separated by NUL bytes: paths, URIs, or servers as lig_served_uri takes them ("host:port", the
  * path of an address file, "@PATH"). With several, model `id` is in number id % count, and a search covers all of
- * them. Releases everything that is held from the previous stores, unless they are the same. Returns 0, or 1 on
+ * them. Releases all resources of the previous stores, unless they are the same. Returns 0, or 1 on
  * failure. */
 LIG_EVOSTORE_API int set_servers(const char *servers, size_t size);
 

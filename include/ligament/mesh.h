@@ -5,7 +5,7 @@
  *   worker: lig_mesh_push_pull -> handler ............................ lig_mesh_wait(handler)
  *   server:              lig_mesh_get_batch -> views, handler -> compute -> lig_mesh_respond
  *
- * Keys are names of buffers, chosen by the caller; they have no order and are not partitioned over servers. A mesh is
+ * Keys identify buffers and are chosen by the caller; they are neither ordered nor partitioned over servers. A mesh is
  * **shared**: any thread may call it. In a forked child its calls return LIG_E_CLOSED and close frees memory only.
  *
  * Every wait ends: at its timeout, as soon as the connection to a needed peer ends, or when that peer has been silent
@@ -50,16 +50,16 @@ typedef struct lig_mesh_options {
     uint32_t server_count; /* number of groups of servers */
     /* processes per group; member i of a group of workers talks only to member i of every group of servers */
     uint32_t group_size;
-    uint32_t flags;         /* LIG_MESH_HAS_SCHEDULER and others, or 0 */
-    const char *address;    /* of the rendezvous, "host:port"; with `exchange` where rank 0 listens, NULL: this host */
-    const char *transport;  /* "inproc", "shm", "tcp", "ucx"; NULL or "auto": the best, for each pair */
-    const char *host;       /* the address of this host as seen by others; NULL: as the rendezvous sees it */
-    const void *secret;     /* shared by all members, or NULL: this host only */
-    size_t secret_bytes;    /* at least 32 random bytes */
-    int64_t timeout_ns;     /* of lig_mesh_open; 0: 60 s */
-    int64_t liveness_ns;    /* a peer silent for that long is lost; 0: 10 s */
-    int64_t spin_ns;        /* how long a wait spins before it sleeps; 0: 20 us; LIG_FOREVER: it sleeps at once */
-    uint64_t receive_bytes; /* limit of a server's buffers per worker, registered ones not counted; 0: 4 GiB */
+    uint32_t flags;        /* LIG_MESH_HAS_SCHEDULER and others, or 0 */
+    const char *address;   /* of the rendezvous, "host:port"; with `exchange`, where rank 0 listens (NULL: this host) */
+    const char *transport; /* "inproc", "shm", "tcp", "ucx"; NULL or "auto": the best for each pair */
+    const char *host;      /* the address of this host as seen by others; NULL: as the rendezvous sees it */
+    const void *secret;    /* shared by all members, or NULL: this host only */
+    size_t secret_bytes;   /* at least 32 random bytes */
+    int64_t timeout_ns;    /* of lig_mesh_open; 0: 60 s */
+    int64_t liveness_ns;   /* a peer silent for that long is lost; 0: 10 s */
+    int64_t spin_ns;       /* how long a wait spins before it sleeps; 0: 20 us; LIG_FOREVER: it sleeps at once */
+    uint64_t receive_bytes;        /* limit of a server's buffers per worker, registered ones not counted; 0: 4 GiB */
     lig_mesh_exchange_fn exchange; /* or NULL: rendezvous at `address` */
     void *exchange_context;
     /* NULL, or polled ten times a second by open and barrier, on the calling thread and without locks: 0 ends
@@ -158,7 +158,7 @@ LIG_API lig_status lig_mesh_empty_on(lig_mesh *mesh, int32_t device, uint64_t by
 LIG_API int lig_mesh_done(lig_mesh *mesh, uint64_t handler);
 
 /* Cancels a request: lig_mesh_wait then returns LIG_E_CLOSED unless it was already answered. The tensors stay
- * borrowed until then, since a server may be writing. */
+ * borrowed until then, because a server may still write to them. */
 LIG_API lig_status lig_mesh_cancel(lig_mesh *mesh, uint64_t handler);
 
 /* Fills *count and up to `room` numbers: the handler and the following ones of the same call, one per push

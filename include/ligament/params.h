@@ -9,7 +9,7 @@
  * Guarantees:
  *   - One access of one key is atomic; accesses of several keys are not atomic together.
  *   - Accesses of one key by one worker take effect in program order, even if the worker does not wait for them and
- *     while the row moves. Within a call that is the order of its keys: if a key is set twice, the last value counts.
+ *     while the row moves. Within a call that is the order of its keys: if a key is set twice, the last value remains.
  *   - Every push takes effect exactly once. Replicas converge to the owner's bytes once pushes stop.
  *
  * lig_params is **shared**. A worker belongs to one thread at a time; each node has `worker_count` of them. In a forked
@@ -28,7 +28,7 @@ typedef struct lig_params lig_params;
 typedef struct lig_params_worker lig_params_worker;
 
 #define LIG_PARAMS_NODES_MAX 1024u
-#define LIG_PARAMS_WORKERS_MAX 1024u /* per node */
+#define LIG_PARAMS_WORKERS_MAX 1024u       /* per node */
 #define LIG_PARAMS_TABLES_MAX 64u          /* per job */
 #define LIG_PARAMS_LENGTH_MAX 2147483648u  /* elements per row */
 #define LIG_PARAMS_HASHED_SHIFT 56         /* bits of the table's number in a hashed key */
@@ -166,7 +166,7 @@ typedef struct lig_params_stats {
     uint64_t pulls, pushes, sets;    /* keys accessed by workers of this node */
     uint64_t local, replica, shared; /* of these: in a row owned here; in a replica; read from a
                                       * peer's memory */
-    uint64_t remote;                 /* the rest: by message */
+    uint64_t remote;                 /* of these: by message */
     uint64_t intents;                /* keys signalled */
     uint64_t relocations_in, relocations_out, replications, drops;
     uint64_t forwarded; /* requests for keys that had been relocated */
@@ -265,7 +265,7 @@ LIG_API lig_status lig_params_wait_all(lig_params_worker *worker, int64_t timeou
 LIG_API int lig_params_done(lig_params_worker *worker, int64_t ticket);
 
 /* This worker will access the keys while start <= its clock < end (0: start + 1). If a key has several intents, the
- * latest end counts. Never blocks; an intent that has already ended is ignored. */
+ * latest end applies. Never blocks; an intent that has already ended is ignored. */
 LIG_API lig_status lig_params_intent(lig_params_worker *worker, const int64_t *keys, size_t count, int64_t start,
                                      int64_t end);
 /* The new clock, and the current clock; -1 with an error text in a forked child, which has no workers. */

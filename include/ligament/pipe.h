@@ -263,7 +263,7 @@ typedef struct lig_pipe_timeline {
 /* Simulates one step of `microbatches`. Transfers overlap computation; those of one border and direction are
  * sequential. 1F1B and GPipe on devices with several stages, in any order, follow these rules: backward before
  * forward, lower micro-batches first, and for 1F1B at most stage_count - s micro-batches in flight in stage s.
- * LIG_E_UNSUPPORTED if the schedule needs another arrangement of stages on devices, or another number of
+ * LIG_E_UNSUPPORTED if the schedule needs a different arrangement of stages on devices, or a different number of
  * micro-batches. */
 LIG_API lig_status lig_pipe_simulate(const lig_pipe_stages *stages, uint32_t schedule, uint32_t microbatches,
                                      lig_pipe_timeline *timeline);

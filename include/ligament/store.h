@@ -49,9 +49,9 @@ typedef struct lig_stored_tensor {
 
 /* A read-only description, freed by lig_model_destroy. `tensors` is NULL if the call omits them. */
 typedef struct lig_model {
-    uint64_t id, parent; /* parent 0: none */
-    const char *name, *parent_name; /* the parent's name now; as recorded if it was retired */
-    int64_t created_ns; /* since 1970 */
+    uint64_t id, parent;            /* parent 0: none */
+    const char *name, *parent_name; /* parent_name: current; as recorded if the parent was retired */
+    int64_t created_ns;             /* since 1970 */
     uint64_t bytes, own_bytes;
     size_t tensor_count, metric_count, tag_count;
     const lig_stored_tensor *tensors;
@@ -262,7 +262,7 @@ enum lig_change {
 
 typedef struct lig_difference {
     const char *name;
-    int32_t change; /* enum lig_change; SHAPE: another shape or dtype, regardless of the bytes */
+    int32_t change; /* enum lig_change; SHAPE: a different shape or dtype, regardless of the bytes */
     uint32_t reserved;
     const lig_stored_tensor *a, *b; /* NULL if the model does not have it */
 } lig_difference;

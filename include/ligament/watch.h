@@ -1,4 +1,4 @@
-/* Ligament: changes of a store as they are committed, how to interrupt a wait, and progress. Part of store.h.
+/* Ligament: watching the changes of a store, interrupting a wait, and progress. Part of store.h.
  *
  *     lig_watch *watch;
  *     lig_event event;
