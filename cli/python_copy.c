@@ -58,7 +58,7 @@ static lig_status check_import(const passing *self)
         status = cli_refuse_foreign(call->words[0]);
     else if (self->source_count > 1 && to.name != NULL && !cli_ends_with(to.name, "/"))
         status = lig_fail(LIG_E_INVALID,
-                          "cannot copy several models to the one name '%s' (a name "
+                          "cannot copy several models to one name, '%s' (a name "
                           "that ends in '/' is used as a prefix)",
                           to.name);
     else if (cli_has(call, "dcp"))
@@ -72,7 +72,7 @@ static lig_status check_import(const passing *self)
 static lig_status check_export(const passing *self)
 {
     if (self->source_count > 1)
-        return lig_fail(LIG_E_INVALID, "cannot write several models to the one file '%s'",
+        return lig_fail(LIG_E_INVALID, "cannot write several models to one file, '%s'",
                         self->target);
     if (cli_has(self->call, "tag") || cli_has(self->call, "metric"))
         return lig_fail(LIG_E_INVALID,

@@ -81,7 +81,7 @@ static lig_status check_names(const cli_place *place, lig_store *store, const ch
 
 static void tell_empty(const char *name)
 {
-    fputs("ligament: no other model that was selected shares a layer with '", stderr);
+    fputs("ligament: no other selected model shares a layer with '", stderr);
     cli_put_escaped(stderr, name);
     fputs("'\n", stderr);
 }

@@ -32,7 +32,7 @@ static int run(cli_call *call)
 }
 
 static const cli_flag flags[] = {
-    {"as", 0, "NAME", "restore it under another name, for example if its own is in use"},
+    {"as", 0, "NAME", "restore it under a different name, for example if its own is in use"},
     {NULL, 0, NULL, NULL},
 };
 

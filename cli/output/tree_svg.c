@@ -228,7 +228,8 @@ static lig_status put_head(const drawing *self, const char *title)
     LIG_TRY(put_text(self->file, title, 100));
     fprintf(self->file,
             "</text>\n<text x=\"16\" y=\"46\" fill=\"#777\">%zu model%s, %s written. A filled "
-            "circle has an alias; the dark part of a bar is what the model wrote itself.</text>\n",
+            "circle marks a model with an alias; the dark part of a bar shows the bytes that the "
+            "model wrote.</text>\n",
             self->tree->count, self->tree->count == 1 ? "" : "s", size);
     return LIG_OK;
 }

@@ -223,7 +223,7 @@ static void test_timeout_tells_what_was_tried(void **state)
     one->options.timeout_ns = 200 * MS;
     all_do(&cast, run_open);
     assert_status(one->status, LIG_E_TIMEOUT);
-    assert_non_null(strstr(one->text, "nothing in this process is listening at 'inproc:left'"));
+    assert_non_null(strstr(one->text, "nothing in this process is listening on 'inproc:left'"));
     close_all(&cast);
 }
 
@@ -376,7 +376,7 @@ static void test_leave_and_rejoin(void **state)
     assert_int_equal(member.state, LIGI_LEFT);
     assert_status(ligi_group_check(stays->group, LIGI_WORKER, 1, 1), LIG_E_PEER);
     assert_status(ligi_group_barrier(stays->group, LIGI_WORKERS, 0, S), LIG_E_PEER);
-    assert_says("worker 1 (it has left) is missing");
+    assert_says("worker 1 (it has stopped) is missing");
     actor *again = add(&cast, LIGI_WORKER, LIGI_RANK_ANY);
     start(again, run_open);
     join(again);

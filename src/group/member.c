@@ -272,7 +272,7 @@ static void say_waiting(ligi_group *group, int64_t now_ns)
                  group->address);
     else if (group->waiting[0] != '\0')
         ligi_log(group->coordinator != NULL ? LIG_LOG_WARNING : LIG_LOG_INFO,
-                 "the group at %s waits for %s", group->address, group->waiting);
+                 "the group at %s is still waiting for %s", group->address, group->waiting);
 }
 
 void ligi_member_tick(ligi_group *group, int64_t now_ns)

@@ -63,7 +63,8 @@ static lig_status check(void *context, const ligi_hello *hello, ligi_session_cla
     uint32_t role = mesh->role == LIG_MESH_WORKER ? LIG_MESH_SERVER : LIG_MESH_WORKER;
     greeting other;
     if (hello->bytes != sizeof other || memcmp(hello->data, magic, sizeof magic) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "the peer uses another version of the mesh protocol");
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "the peer uses a different version of the mesh protocol");
     memcpy(&other, hello->data, sizeof other);
     if (other.role != role || other.worker_count != mesh->worker_count ||
         other.server_count != mesh->server_count || other.group_size != mesh->group_size)

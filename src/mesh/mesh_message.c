@@ -53,7 +53,8 @@ lig_status ligi_pieces_reserve(ligi_pieces *pieces, size_t count)
     LIG_TRY(ligi_calloc(&grown.tensors, room, sizeof *grown.tensors, "the tensors of a request"));
     lig_status status = ligi_calloc(&grown.keys, room, sizeof *grown.keys, "keys of a request");
     if (status == LIG_OK)
-        status = ligi_calloc(&grown.places, room, sizeof *grown.places, "the places of a request");
+        status =
+            ligi_calloc(&grown.places, room, sizeof *grown.places, "the locations of a request");
     if (status == LIG_OK)
         status = ligi_calloc(&grown.shapes, room * LIG_MESH_NDIM_MAX, sizeof *grown.shapes,
                              "the shapes of a request");
@@ -128,7 +129,7 @@ static lig_status get_pieces(const uint8_t *at, const uint8_t *end, ligi_pieces 
         if (i < message->push_count && pieces->places[i].kind != LIGI_PLACE_ARENA)
             message->payload_bytes += pieces->tensors[i].bytes;
     }
-    return at == end ? LIG_OK : corrupt("surplus bytes after the tensors");
+    return at == end ? LIG_OK : corrupt("trailing bytes after the tensors");
 }
 
 static lig_status get_sentence(const uint8_t *at, const uint8_t *end, ligi_message *message)

@@ -298,7 +298,7 @@ static lig_status listen_at(ligi_net *net, const ligi_uri *uri, char *address)
     ligi_transport_slot *slot;
 
     if (net->address_count == LIGI_CARD_ADDRESSES_MAX)
-        return lig_fail(LIG_E_LIMIT, "too many addresses to listen at: the limit is %d",
+        return lig_fail(LIG_E_LIMIT, "too many addresses to listen on: the limit is %d",
                         LIGI_CARD_ADDRESSES_MAX);
     LIG_TRY(ligi_net_transport(net, uri->scheme, &slot));
     LIG_TRY(slot->ops->listen(slot->self, uri, address));

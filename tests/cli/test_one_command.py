@@ -103,7 +103,7 @@ def test_copies(both, words, out):
     [
         ("store#none m.pt", "no model 'none'"),
         ("store m.pt", "'m.pt' holds one model, but 2 were selected"),
-        ("store#m one m.pt", "cannot write several models to the one file 'm.pt'"),
+        ("store#m one m.pt", "cannot write several models to one file, 'm.pt'"),
         ("store#m m.pt -t a=b", "tags and metrics can be added only to models of a store"),
         ("store#m m.pt -m a=1", "tags and metrics can be added only to models of a store"),
         ("store#m m.pt --folder", "--folder writes .safetensors files, but 'm.pt' has another"),
@@ -123,7 +123,7 @@ def test_copies(both, words, out):
         ("store#m a.pt new", "'store#m' cannot be copied together with formats that need Python"),
         ("a.pt store#m new", "'store#m' cannot be copied together with formats that need Python"),
         ("a.pt ./a.pt new -f", "two sources would be copied to the model 'a' (copy one of them"),
-        ("a.pt b.pt store#x", "cannot copy several models to the one name 'x'"),
+        ("a.pt b.pt store#x", "cannot copy several models to one name, 'x'"),
         ("none.pt store", "'none.pt' does not exist"),
         ("a.pt store#m", "model 'm' already exists"),
         ("a.pt store#n -p x", "no part 'x'"),

@@ -158,7 +158,7 @@ def test_wrong_secret(s3_uri: Callable[..., str], monkeypatch: pytest.MonkeyPatc
 
 def test_unknown_key(s3_uri: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-    with pytest.raises(ligament.DeniedError, match="does not know the access key"):
+    with pytest.raises(ligament.DeniedError, match="does not recognise the access key"):
         ligament.Store(s3_uri())
 
 
@@ -242,9 +242,9 @@ def test_revoked_key(s3_uri: Callable[..., str], cluster: dict[str, str], prefix
         with ligament.Store(s3_uri(bucket=prefix)) as store:
             store.save("kept", model(1))
             run("key", "rm", *keys[:1])
-            with pytest.raises(ligament.DeniedError, match="does not know the access key"):
+            with pytest.raises(ligament.DeniedError, match="does not recognise the access key"):
                 store.save("m", model(2))
-            with pytest.raises(ligament.DeniedError, match="does not know the access key"):
+            with pytest.raises(ligament.DeniedError, match="does not recognise the access key"):
                 store.load("kept")
             run("key", "create", *keys)
             assert same(store.load("kept"), model(1))

@@ -35,7 +35,7 @@ static lig_status volume_create(void *context, void **object)
     ligi_mem_volume *volume;
 
     (void)context;
-    LIG_TRY(ligi_calloc(&volume, 1, sizeof *volume, "a volume in memory"));
+    LIG_TRY(ligi_calloc(&volume, 1, sizeof *volume, "an in-memory volume"));
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -112,9 +112,9 @@ static lig_status mem_open(void **out, const char *config)
     ligi_mem *self;
 
     if (snprintf(text, sizeof text, "mem:%s", config) >= (int)sizeof text)
-        return lig_fail(LIG_E_LIMIT, "the name of a volume in memory is too long");
+        return lig_fail(LIG_E_LIMIT, "the name of an in-memory volume is too long");
     LIG_TRY(ligi_uri_parse(&uri, text));
-    lig_status status = ligi_calloc(&self, 1, sizeof *self, "a volume in memory");
+    lig_status status = ligi_calloc(&self, 1, sizeof *self, "an in-memory volume");
     if (status == LIG_OK) {
         self->pid = getpid();
         status = open_place(self, &uri);
@@ -143,7 +143,7 @@ static void mem_close(void *opaque)
 lig_status ligi_mem_usable(const ligi_mem *self)
 {
     if (self->pid != getpid())
-        return lig_fail(LIG_E_CLOSED, "this volume in memory was opened before this process was "
+        return lig_fail(LIG_E_CLOSED, "this in-memory volume was opened before this process was "
                                       "forked (open it again in this process)");
     return LIG_OK;
 }
@@ -152,7 +152,7 @@ lig_status ligi_mem_writable(const ligi_mem *self)
 {
     LIG_TRY(ligi_mem_usable(self));
     if (self->read_only)
-        return lig_fail(LIG_E_DENIED, "this volume in memory was opened with mode=r");
+        return lig_fail(LIG_E_DENIED, "this in-memory volume was opened with mode=r");
     return LIG_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 
 static const ligi_option options[] = {
-    {"conf", LIGI_OPTION_TEXT, NULL, "Ceph configuration file (default: where Ceph looks for it)",
+    {"conf", LIGI_OPTION_TEXT, NULL, "Ceph configuration file (default: Ceph's own)",
      offsetof(ligi_rados_config, conf)},
     {"id", LIGI_OPTION_TEXT, "admin", "Ceph user, without 'client.'",
      offsetof(ligi_rados_config, id)},

@@ -33,14 +33,14 @@ typedef struct remote_options {
 } remote_options;
 
 #define MODE_HELP "r: read only, w: create a new store, a: create it if it does not exist"
-#define TIMEOUT_HELP "seconds until a request that is not answered has failed"
-#define GRACE_HELP "seconds between the end of a pack and its removal"
-#define FRESH_HELP "seconds for which a view of the log's end is valid for a commit"
+#define TIMEOUT_HELP "seconds after which an unanswered request fails"
+#define GRACE_HELP "seconds between dropping a pack from the catalog and deleting it"
+#define FRESH_HELP "seconds for which a commit may rely on an earlier read of the log's end"
 #define KEEP_HELP "seconds for which commits stay in the log"
 #define TTL_HELP "seconds after which pins and claims of a dead process expire"
-#define CACHE_HELP "folder on a local disk that keeps blocks of packs"
-#define CACHE_BYTES_HELP "size of that folder"
-#define WAIT_HELP "seconds that a commit waits for others"
+#define CACHE_HELP "local folder that caches blocks of packs"
+#define CACHE_BYTES_HELP "maximum size of the cache"
+#define WAIT_HELP "seconds that a commit waits for concurrent commits"
 
 static const ligi_option option_table[] = {
     {"mode", LIGI_OPTION_TEXT, "a", MODE_HELP, offsetof(remote_options, mode)},

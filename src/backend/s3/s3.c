@@ -26,12 +26,12 @@
 
 static const ligi_option options[] = {
     {"endpoint", LIGI_OPTION_TEXT, NULL,
-     "https://host[:port], or http:// without TLS (default: Amazon's of the region)",
+     "https://host[:port], or http:// without TLS (default: Amazon's for the region)",
      offsetof(ligi_s3_options, endpoint)},
-    {"region", LIGI_OPTION_TEXT, NULL, "of the bucket (default: us-east-1)",
+    {"region", LIGI_OPTION_TEXT, NULL, "region of the bucket (default: us-east-1)",
      offsetof(ligi_s3_options, region)},
     {"addressing", LIGI_OPTION_TEXT, NULL,
-     "path (endpoint/bucket) or host (bucket.endpoint); default: path where endpoint= is given",
+     "path (endpoint/bucket) or host (bucket.endpoint); default: path if endpoint= is given",
      offsetof(ligi_s3_options, addressing)},
     {"ca", LIGI_OPTION_TEXT, NULL, "file with the certificates of trusted authorities",
      offsetof(ligi_s3_options, ca)},
@@ -40,7 +40,7 @@ static const ligi_option options[] = {
     {"connections", LIGI_OPTION_INT, "16", "large requests in flight, 1 to 64",
      offsetof(ligi_s3_options, connections)},
     {"writer", LIGI_OPTION_TEXT, "any",
-     "single: this is the only process that writes (servers without conditional writes)",
+     "single: this is the only process that writes (for servers without conditional writes)",
      offsetof(ligi_s3_options, writer)},
 };
 
@@ -287,7 +287,7 @@ __attribute__((visibility("default"))) const ligi_engine_ops lig_engine_entry = 
     .abi = LIGI_ENGINE_ABI,
     .size = sizeof(ligi_engine_ops),
     .scheme = "s3",
-    .help = "S3 and servers that speak its protocol: s3://bucket/prefix?endpoint=",
+    .help = "S3 and S3-compatible servers: s3://bucket/prefix?endpoint=",
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .config_bytes = sizeof(ligi_s3_options),

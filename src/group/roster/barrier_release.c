@@ -170,7 +170,7 @@ lig_status ligi_barriers_arrive(ligi_barriers *barriers, ligi_roster *roster,
         return settle(roster, waiter, LIG_E_INVALID,
                       "the mask of the barrier does not include the role of this process");
     LIG_TRY(ligi_grow(&barriers->waiters, &barriers->capacity, barriers->count + 1,
-                      sizeof *barriers->waiters, "those who wait at barriers"));
+                      sizeof *barriers->waiters, "the members waiting at barriers"));
     barriers->waiters[barriers->count] = *waiter;
     barriers->waiters[barriers->count++].seat = (size_t)(seat - roster->seats);
     assert(seat->member.state == LIGI_PRESENT);

@@ -100,7 +100,7 @@ void ligi_roster_fini(ligi_roster *roster)
 lig_status ligi_roster_act(ligi_roster *roster, ligi_act_kind kind, uint64_t who, ligi_act **act)
 {
     LIG_TRY(ligi_grow(&roster->acts, &roster->act_capacity, roster->act_count + 1,
-                      sizeof *roster->acts, "what a group has to say"));
+                      sizeof *roster->acts, "a group's messages"));
     assert(roster->act_at <= roster->act_count);
     *act = &roster->acts[roster->act_count++];
     **act = (ligi_act){.kind = kind, .who = who, .epoch = roster->epoch};
@@ -142,8 +142,8 @@ static lig_status refuse_counts(ligi_roster *roster, uint64_t who, const ligi_jo
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_REFUSE, who, &act));
     act->status = LIG_E_INVALID;
     snprintf(act->text, sizeof act->text,
-             "a %s on %s (pid %u) was started for %u workers and %u servers with %u to a group, "
-             "but this group has %u workers and %u servers with %u to a group",
+             "a %s on %s (pid %u) was started for %u workers and %u servers in groups of %u, "
+             "but this group has %u workers and %u servers in groups of %u",
              ligi_role_name(join->role), join->host, join->pid, join->worker_count,
              join->server_count, join->group_size, roster->worker_count, roster->server_count,
              roster->group_size);
@@ -159,8 +159,7 @@ static lig_status refuse_rank(ligi_roster *roster, uint64_t who, const ligi_join
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_REFUSE, who, &act));
     act->status = LIG_E_INVALID;
     snprintf(act->text, sizeof act->text,
-             "%s on %s (pid %u) asks for rank %u, but this group has %u %ss: ranks go from 0 to "
-             "one less",
+             "%s on %s (pid %u) requests rank %u, but this group has %u %ss (ranks start at 0)",
              ligi_role_name(join->role), join->host, join->pid, join->rank, count,
              ligi_role_name(join->role));
     return LIG_OK;
@@ -173,7 +172,7 @@ static lig_status refuse_taken(ligi_roster *roster, uint64_t who, const ligi_sea
     LIG_TRY(ligi_roster_act(roster, LIGI_ACT_REFUSE, who, &act));
     act->status = LIG_E_EXISTS;
     snprintf(act->text, sizeof act->text,
-             "the rank is taken: %s has it and answers; give each %s a different rank",
+             "the rank is taken: %s has it and is alive (give each %s a different rank)",
              ligi_member_text(&seat->member, text, sizeof text), ligi_role_name(seat->member.role));
     return LIG_OK;
 }
@@ -263,7 +262,7 @@ static lig_status wait_in(ligi_roster *roster, uint64_t who, const ligi_join *jo
                           int64_t now_ns)
 {
     LIG_TRY(ligi_grow(&roster->pending, &roster->pending_capacity, roster->pending_count + 1,
-                      sizeof *roster->pending, "those who want to join"));
+                      sizeof *roster->pending, "joining members"));
     assert(who != 0 && ligi_roster_find(roster, who) == NULL);
     roster->pending[roster->pending_count++] =
         (ligi_pending){.who = who, .number = number, .asked_ns = now_ns, .join = *join};
@@ -429,7 +428,7 @@ lig_status ligi_roster_end(ligi_roster *roster, uint64_t who, const char *why)
 lig_status ligi_roster_leave(ligi_roster *roster, uint64_t who)
 {
     ligi_seat *seat = ligi_roster_find(roster, who);
-    return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LEFT, "it has left");
+    return seat == NULL ? LIG_OK : vacate(roster, seat, LIGI_LEFT, "it has stopped");
 }
 
 lig_status ligi_roster_confirm(ligi_roster *roster, uint64_t who, uint64_t epoch)

@@ -151,14 +151,14 @@ static void test_refusals_say_why(void **state)
     assert_ok(ligi_roster_join(&roster, 9, &other, 0));
     refused_with(&roster, LIG_E_INVALID, "started for 4 workers and 1 servers");
     come(&roster, 8, LIGI_WORKER, 2);
-    refused_with(&roster, LIG_E_INVALID, "asks for rank 2, but this group has 2 workers");
+    refused_with(&roster, LIG_E_INVALID, "requests rank 2, but this group has 2 workers");
     come(&roster, 5, LIGI_WORKER, 1);
     come(&roster, 6, LIGI_WORKER, 1);
     expect(&roster, "P5");
     assert_ok(ligi_roster_answer(&roster, 5, 99));
     expect(&roster, "");
     assert_ok(ligi_roster_answer(&roster, 5, 1));
-    refused_with(&roster, LIG_E_EXISTS, "worker 1 on host2 (pid 5) has it and answers");
+    refused_with(&roster, LIG_E_EXISTS, "worker 1 on host2 (pid 5) has it and is alive");
     ligi_roster_fini(&roster);
 }
 

@@ -30,7 +30,7 @@ int ligi_session_fini(ligi_session *session)
 {
     int here = session->here == NULL || ligi_fork_mark_here(session->here);
     if (here && session->net != NULL) {
-        ligi_session_disconnect(session, "it has left");
+        ligi_session_disconnect(session, "it has stopped");
         /* If a coordinator left at once, the others would see its loss before the reason. */
         if (session->ended.status == LIG_E_MISMATCH)
             (void)ligi_session_linger(session, MISMATCH_NS);

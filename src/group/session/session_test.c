@@ -229,7 +229,7 @@ static void close_one(one *self)
     if (self->session.ops == NULL)
         return;
     if (self->session.net) {
-        ligi_session_disconnect(&self->session, "it has left");
+        ligi_session_disconnect(&self->session, "it has stopped");
         ligi_session_leave(&self->session);
     }
     ligi_session_fini(&self->session);
@@ -329,7 +329,7 @@ static void test_one_leaves(void **state)
     raise_scene(&all, &tolerant, 2, 1);
     open_well(&all);
     close_one(&all.members[0]);
-    await_state(&all.members[2], 1, LIGI_LEFT, "server 0 has left: it has left");
+    await_state(&all.members[2], 1, LIGI_LEFT, "server 0 has left: it has stopped");
     assert_ok(ligi_session_usable(&all.members[2].session));
     assert_int_equal(all.members[2].peers[0].state, LIGI_PRESENT);
     close_all(&all);
@@ -340,9 +340,9 @@ static void test_one_leaves(void **state)
     all.members[2].session.leaving = 1;
     ligi_net_unlock(all.members[2].session.net);
     close_one(&all.members[0]);
-    await_end(&all.members[1], LIG_E_PEER, "server 0 has left: it has left");
+    await_end(&all.members[1], LIG_E_PEER, "server 0 has left: it has stopped");
     assert_int_equal(barrier(&all.members[1]), LIG_E_PEER);
-    assert_says("server 0 has left: it has left");
+    assert_says("server 0 has left: it has stopped");
     await_state(&all.members[2], 1, LIGI_LEFT, NULL);
     assert_ok(ligi_session_usable(&all.members[2].session));
     close_all(&all);
@@ -417,7 +417,7 @@ static void test_left_with_an_open_link(void **state)
     open_well(&all);
     set_liveness(&all);
     ligi_session_leave(&all.members[1].session);
-    await_state(&all.members[0], 0, LIGI_LEFT, "worker 0 has left: it has left");
+    await_state(&all.members[0], 0, LIGI_LEFT, "worker 0 has left: it has stopped");
     close_all(&all);
 }
 

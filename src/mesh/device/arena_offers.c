@@ -105,7 +105,7 @@ static lig_status open_offer(ligi_party *party, const ligi_offer *offer)
         return lig_fail(LIG_E_UNSUPPORTED, "this server does not receive tensors in device memory");
     LIG_TRY(ligi_mesh_device_open(mesh, mesh->receive_device, &device));
     if (memcmp(offer->device, device->uuid, sizeof device->uuid) != 0)
-        return lig_fail(LIG_E_UNSUPPORTED, "the worker's tensors are on another device");
+        return lig_fail(LIG_E_UNSUPPORTED, "the worker's tensors are on a different device");
     if (party->arenas.imports == NULL) {
         LIG_TRY(ligi_calloc(&party->arenas.imports, 1, sizeof *party->arenas.imports,
                             "a peer's memory"));

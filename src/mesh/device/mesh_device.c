@@ -123,7 +123,7 @@ lig_status ligi_mesh_device_of(const lig_tensor *tensors, size_t count, int32_t 
 lig_status ligi_mesh_device_word(ligi_mesh_device *device, uint64_t **word)
 {
     if (device->free_count == 0)
-        return lig_fail(LIG_E_LIMIT, "more than %u copies of device tensors are under way",
+        return lig_fail(LIG_E_LIMIT, "more than %u copies of device tensors are in progress",
                         LIGI_WORDS);
     *word = &device->words[device->free_words[--device->free_count]];
     return LIG_OK;

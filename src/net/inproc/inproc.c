@@ -257,7 +257,7 @@ static lig_status inproc_connect(void *context, const ligi_uri *uri, ligi_link *
     lig_status status = knock_at(find_port(uri->rest), self->net, &pair);
     pthread_mutex_unlock(&names_lock);
     if (status == LIG_E_PEER)
-        return lig_fail(status, "nothing in this process is listening at 'inproc:%s'", uri->rest);
+        return lig_fail(status, "nothing in this process is listening on 'inproc:%s'", uri->rest);
     LIG_TRY(status);
     status = wire_create(self, pair, 0, &made);
     if (status != LIG_OK) {

@@ -67,8 +67,7 @@ static lig_status derive(const ligi_openssl *openssl, const void *secret, size_t
 
 lig_status ligi_tls_fail_early(void)
 {
-    return lig_fail(LIG_E_DENIED,
-                    "no group key yet: members can be connected to only after joining the group");
+    return lig_fail(LIG_E_DENIED, "no group key yet: join the group before connecting to members");
 }
 
 int ligi_tls_keys_has(const ligi_tls_keys *keys, unsigned which)

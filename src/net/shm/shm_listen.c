@@ -24,7 +24,7 @@ typedef struct options {
 } options;
 
 const ligi_option ligi_shm_options[LIGI_SHM_OPTION_COUNT] = {
-    {"uid", LIGI_OPTION_INT, "-1", "the user whose processes may connect; -1: the own user",
+    {"uid", LIGI_OPTION_INT, "-1", "the user whose processes may connect; -1: the current user",
      offsetof(options, uid)},
     {"backlog", LIGI_OPTION_INT, "128", "connections that may wait to be accepted",
      offsetof(options, backlog)},
@@ -174,7 +174,7 @@ static lig_status bind_name(ligi_shm_listener *listener, const char *name)
     if (bound != 0 && errno == EADDRINUSE)
         return lig_fail(LIG_E_EXISTS, "'shm:%s': address already in use", name);
     if (bound != 0)
-        return ligi_fail_errno(errno, "cannot listen at 'shm:%s'", name);
+        return ligi_fail_errno(errno, "cannot listen on 'shm:%s'", name);
     if (name[0] == '/' && lstat(name, &file) == 0) {
         memcpy(listener->path, name, strlen(name) + 1);
         listener->device = file.st_dev;
@@ -201,7 +201,7 @@ static lig_status listener_open(ligi_shm_listener *listener, const char *name,
     LIG_TRY(make_socket(&listener->fd));
     LIG_TRY(bind_name(listener, name));
     if (listen(listener->fd, (int)chosen->backlog) != 0)
-        return ligi_fail_errno(errno, "cannot listen at 'shm:%s'", name);
+        return ligi_fail_errno(errno, "cannot listen on 'shm:%s'", name);
     listener->watch = (ligi_watch){.ready = knock, .context = listener, .fd = -1};
     return ligi_net_watch(listener->shm->net, &listener->watch, listener->fd, EPOLLIN);
 }

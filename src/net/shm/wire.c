@@ -171,7 +171,7 @@ int ligi_wire_show(ligi_wire *wire, const ligi_segment_place *place)
         return 1;
     if (wire->known_count >= LIGI_SHM_SEGMENTS_MAX ||
         ligi_grow(&wire->known, &wire->known_capacity, wire->known_count + 1, sizeof *wire->known,
-                  "the table of what a peer was shown") != LIG_OK ||
+                  "the table of segments shared with a peer") != LIG_OK ||
         !send_packet(wire, &shown, sizeof shown, place->fd))
         return 0;
     wire->known[wire->known_count++] = place->segment;

@@ -249,7 +249,7 @@ static lig_status bound_socket(const ligi_tcp_address *address, const tcp_option
     set_buffers(fd, wanted->send_bytes, wanted->receive_bytes);
     if (bind(fd, (const struct sockaddr *)&address->storage, address->bytes) != 0 ||
         listen(fd, (int)wanted->backlog) != 0) {
-        lig_status status = ligi_fail_errno(errno, "cannot listen at '%s'", text);
+        lig_status status = ligi_fail_errno(errno, "cannot listen on '%s'", text);
         if (lig_error_number() == EADDRINUSE)
             status = ligi_fail_again(
                 LIG_E_EXISTS, "'%s' is in use by another process (port 0 picks a free one)", text);
@@ -307,7 +307,7 @@ static lig_status begin_connect(ligi_tcp *self, const ligi_tcp_address *address,
         connect(fd, (const struct sockaddr *)&address->storage, address->bytes) == 0 ? 0 : errno;
     if (number == ECONNREFUSED) {
         close(fd);
-        return lig_fail(LIG_E_PEER, "nothing is listening at '%s'", peer);
+        return lig_fail(LIG_E_PEER, "nothing is listening on '%s'", peer);
     }
     if (number != 0 && number != EINPROGRESS) {
         close(fd);
@@ -407,7 +407,7 @@ const ligi_transport_ops ligi_transport_tcp = {
     .abi = LIGI_TRANSPORT_ABI,
     .size = sizeof(ligi_transport_ops),
     .scheme = "tcp",
-    .help = "TCP over IPv4 or IPv6: tcp://host:port; TLS 1.3 when there is a secret",
+    .help = "TCP over IPv4 or IPv6: tcp://host:port; with a secret, TLS 1.3",
     .near = "tcp://127.0.0.1:0",
     .far4 = "tcp://0.0.0.0:0",
     .far6 = "tcp://[::]:0",

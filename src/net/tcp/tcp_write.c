@@ -205,7 +205,7 @@ static lig_status finish_connect(ligi_tcp_wire *wire)
     switch (number) {
     case 0: break;
     case EINPROGRESS: return LIG_OK;
-    case ECONNREFUSED: return lig_fail(LIG_E_PEER, "nothing is listening at '%s'", address);
+    case ECONNREFUSED: return lig_fail(LIG_E_PEER, "nothing is listening on '%s'", address);
     case ETIMEDOUT:
     case EHOSTUNREACH:
     case ENETUNREACH:

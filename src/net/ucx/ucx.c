@@ -260,7 +260,7 @@ static lig_status listen_ucx(void *context, const ligi_uri *uri,
             self->ucp.ucp_listener_destroy(made->listener);
         free(made);
         return self->host->fail(status == UCS_ERR_BUSY ? LIG_E_EXISTS : LIG_E_IO,
-                                "UCX cannot listen at 'ucx:%s': %s", uri->rest,
+                                "UCX cannot listen on 'ucx:%s': %s", uri->rest,
                                 self->ucp.ucs_status_string(status));
     }
     made->next = self->listeners;

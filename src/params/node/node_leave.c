@@ -56,7 +56,7 @@ lig_status lig_params_shutdown(lig_params *node, int64_t timeout_ns)
             if (status == LIG_E_TIMEOUT)
                 return status;
             ligi_failure_take(&failure, status);
-            ligi_session_disconnect(&node->session, "it has left");
+            ligi_session_disconnect(&node->session, "it has stopped");
             atomic_store_explicit(&node->departed, 1, memory_order_release);
             ligi_node_wake(node);
         }

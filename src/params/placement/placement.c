@@ -165,7 +165,7 @@ lig_status ligi_placement_arrived(ligi_placement *placement, uint32_t from,
         left -= bytes;
     }
     if (left != 0)
-        return lig_fail(LIG_E_CORRUPT, "node %u sent %llu surplus bytes", from,
+        return lig_fail(LIG_E_CORRUPT, "node %u sent %llu trailing bytes", from,
                         (unsigned long long)left);
     return ligi_sync_send_flush(&placement->sender);
 }

@@ -168,7 +168,7 @@ static const strange messages[] = {
     {LIGI_PARAMS_UPDATE, 0, {KEY, 0, LIGI_ITEM_DELTA, 0, 0}, BODY, LIG_E_CORRUPT, "invalid item"},
     {LIGI_PARAMS_UPDATE, 0, {KEY, 0, 77, 0, 0}, 0, LIG_E_CORRUPT, "invalid item"},
     {LIGI_PARAMS_LOCATION, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 0, LIG_E_CORRUPT, "invalid item"},
-    {LIGI_PARAMS_SYNC, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 8, LIG_E_CORRUPT, "surplus"},
+    {LIGI_PARAMS_SYNC, 0, {KEY, 0, LIGI_ITEM_WANT, 0, 0}, 8, LIG_E_CORRUPT, "trailing"},
     {LIGI_PARAMS_UPDATE,
      0,
      {KEY, 1, LIGI_ITEM_RELOCATED, 0, 0},

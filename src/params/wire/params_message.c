@@ -229,7 +229,7 @@ lig_status ligi_params_hello_check(const ligi_params_hello *own, const void *dat
 {
     if (bytes != sizeof *other || memcmp(data, magic, sizeof magic) != 0)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "the peer uses another version of the parameter protocol");
+                        "the peer uses a different version of the parameter protocol");
     memcpy(other, data, sizeof *other);
     if (own->group_id && other->group_id && own->group_id != other->group_id)
         return lig_fail(LIG_E_DENIED, "the peer belongs to another group");

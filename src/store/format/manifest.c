@@ -254,7 +254,7 @@ static lig_status get_tied(cursor *at, ligi_manifest *manifest, size_t index)
     const lig_tensor *a = &stored->tensor, *b = &other->tensor;
     if (a->dtype != b->dtype || a->ndim != b->ndim ||
         (a->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) != 0))
-        return lig_fail(LIG_E_CORRUPT, "it is tied to a tensor of another shape");
+        return lig_fail(LIG_E_CORRUPT, "it is tied to a tensor of a different shape");
     stored->tied = (int64_t)target;
     stored->owner = other->owner;
     stored->pack = other->pack;

@@ -12,7 +12,7 @@ lig_status ligi_ownership_add(ligi_ownership *self, const ligi_manifest *manifes
         if (stored->tied >= 0 || stored->pack == 0 || stored->tensor.bytes == 0)
             continue;
         LIG_TRY(ligi_grow(&self->namings, &self->capacity, self->count + 1, sizeof *self->namings,
-                          "what models name"));
+                          "the references of models"));
         self->namings[self->count++] = (ligi_naming){.pack = stored->pack,
                                                      .offset = stored->offset,
                                                      .bytes = stored->tensor.bytes,

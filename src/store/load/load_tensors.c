@@ -214,7 +214,7 @@ static lig_status host_twin(const lig_tensor *into, lig_tensor *host)
     host->memory = LIG_MEMORY_HOST;
     host->device = 0;
     host->strides = NULL;
-    return ligi_alloc(&host->data, into->bytes, "a tensor on its way to a device");
+    return ligi_alloc(&host->data, into->bytes, "a staging buffer for a device");
 }
 
 /* `status` is the result of filling the host buffer. */

@@ -155,7 +155,8 @@ static lig_status check_names(audit *self)
                     memcmp(item.key, self->models[at].name.bytes, item.key_bytes) == 0;
         if (sound || self->damaged)
             continue;
-        LIG_TRY(ligi_report_add(self->report, "a name refers to model %llu, which has another name",
+        LIG_TRY(ligi_report_add(self->report,
+                                "a name refers to model %llu, which has a different name",
                                 (unsigned long long)id));
         LIG_TRY(erase_item(self, &item));
     }

@@ -87,7 +87,7 @@ static void load(void)
     if (error == 0)
         library.ready = 1;
     else
-        snprintf(library.missing, sizeof library.missing, "the driver does not start: %s",
+        snprintf(library.missing, sizeof library.missing, "the driver cannot be initialised: %s",
                  error_text(&library.calls, error));
 }
 
@@ -98,7 +98,7 @@ lig_status ligi_cuda_driver_get(const ligi_cuda_driver **driver)
     if (pid != 0 && pid != (int)getpid())
         return lig_fail(LIG_E_CLOSED,
                         "CUDA cannot be used here: process %d used it and then forked this one "
-                        "(start processes by spawn)",
+                        "(start processes with spawn)",
                         pid);
     pthread_mutex_lock(&library.lock);
     if (!library.ready && library.missing[0] == '\0') {

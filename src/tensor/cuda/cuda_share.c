@@ -130,6 +130,6 @@ lig_status ligi_cuda_uuid(int32_t device, uint8_t uuid[16])
     int error = driver->cuDeviceGetUuid(uuid, visit.device->handle);
     ligi_cuda_leave(&visit);
     if (error != 0)
-        return ligi_cuda_fail(driver, error, "CUDA device %d has no identity", device);
+        return ligi_cuda_fail(driver, error, "cannot identify CUDA device %d", device);
     return LIG_OK;
 }

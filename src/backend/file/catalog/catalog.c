@@ -132,10 +132,10 @@ static lig_status create_parts(ligi_file_catalog *self, const ligi_file_catalog_
     LIG_TRY(ligi_strdup(&self->place, place->place));
     self->folder_fd = fcntl(place->folder_fd, F_DUPFD_CLOEXEC, 0);
     if (self->folder_fd < 0)
-        return ligi_fail_errno(errno, "cannot keep %s open", place->place);
+        return ligi_fail_errno(errno, "fcntl(F_DUPFD_CLOEXEC) failed for %s", place->place);
     self->index_fd = fcntl(place->index_fd, F_DUPFD_CLOEXEC, 0);
     if (self->index_fd < 0)
-        return ligi_fail_errno(errno, "cannot keep %s open", place->place);
+        return ligi_fail_errno(errno, "fcntl(F_DUPFD_CLOEXEC) failed for %s", place->place);
     self->apart = place->apart;
     self->map_bytes = place->map_bytes;
     self->log_bytes = self->log.segment_bytes = place->log_bytes;

@@ -152,7 +152,7 @@ static int check_overflow(walk *self, uint64_t page, uint64_t bytes)
         return wrong(self, "a page cannot be read");
     if (get(head, 8) != page || (get(head + 10, 2) & PAGE_KINDS) != PAGE_OVERFLOW ||
         get(head + 12, 4) < need)
-        return wrong(self, "a value's page is not one");
+        return wrong(self, "a value refers to a page of another kind");
     self->visited += need;
     return 1;
 }
@@ -165,7 +165,7 @@ static int check_free_list(walk *self, uint64_t bytes, uint64_t at)
     if (bytes < 8 || !read_exact(self->fd, number, sizeof number, at))
         return wrong(self, "a list of free pages is truncated");
     if (get(number, 8) > bytes / 8 - 1)
-        return wrong(self, "a list of free pages is longer than its place");
+        return wrong(self, "a list of free pages is too long");
     return 1;
 }
 
@@ -180,7 +180,7 @@ static int check_leaf_node(walk *self, const uint8_t *page, uint64_t at)
         (self->free_list && key != 8))
         return wrong(self, "a key is damaged");
     if (data + (overflow ? 8 : bytes) > page_bytes)
-        return wrong(self, "an item reaches past its page");
+        return wrong(self, "an item extends beyond its page");
     uint64_t run = overflow ? get(page + data, 8) : 0;
     if (overflow && !check_overflow(self, run, bytes))
         return 0;

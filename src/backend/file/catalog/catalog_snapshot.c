@@ -196,7 +196,7 @@ static lig_status find(ligi_file_snapshot *self, MDB_cursor_op op, MDB_val *key,
     LIG_TRY(ligi_mdb_fail(number, "this store", "cannot be read"));
     const uint8_t *bytes = key->mv_data;
     if (key->mv_size < 2 || key->mv_size > LIGI_KEY_BYTES_MAX + 1 || bytes[0] != ITEM_MARK)
-        return lig_fail(LIG_E_CORRUPT, "the catalog holds a key that is not its own");
+        return lig_fail(LIG_E_CORRUPT, "the catalog contains an unknown key");
     item->key = bytes + 1;
     item->key_bytes = key->mv_size - 1;
     return fill_value(self, value, item);

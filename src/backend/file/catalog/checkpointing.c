@@ -271,7 +271,7 @@ static lig_status leave_out(checkpoint_run *run, MDB_val key, MDB_val stored)
 
     put_pair(&run->lost, key, stored);
     snprintf(text, sizeof text,
-             "a value of the catalog that version %" PRIu64 " of the log held is lost",
+             "a value that version %" PRIu64 " of the log put into the catalog is lost",
              ligi_mdb_value_version(stored));
     LIG_TRY(run->problem(run->context, text, NULL, 0));
     return run->lost.status;

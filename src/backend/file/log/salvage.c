@@ -133,7 +133,7 @@ static lig_status hand_end(ligi_salvage *self, const segment_bytes *segment, uin
     self->damages++;
     return tell(self, NULL,
                 "the log lacks the records from version %" PRIu64
-                " on, behind log/" LIGI_NAME_SEGMENT_START "%016" PRIx64,
+                " on, after log/" LIGI_NAME_SEGMENT_START "%016" PRIx64,
                 self->reached.version + 1, segment->number);
 }
 

@@ -20,7 +20,7 @@ lig_status ligi_file_pack_hold(ligi_file_catalog *self, uint64_t id, int on)
             lig_fail(LIG_E_BUSY, "%s: pack %016" PRIx64 " is held by its writer", self->place, id);
     else if (on)
         status = ligi_grow(&self->held, &self->held_capacity, at + 1, sizeof *self->held,
-                           "the packs held");
+                           "the list of held packs");
     if (on && status == LIG_OK)
         self->held[self->held_count++] = id;
     if (!on && at < self->held_count)

@@ -94,8 +94,8 @@ static void start(ligi_warmer *self)
 static ligi_warmer *warmer_of(ligi_file *volume)
 {
     pthread_mutex_lock(&volume->lock);
-    if (volume->warmer == NULL && ligi_calloc(&volume->warmer, 1, sizeof *volume->warmer,
-                                              "a thread that reads ahead") == LIG_OK) {
+    if (volume->warmer == NULL &&
+        ligi_calloc(&volume->warmer, 1, sizeof *volume->warmer, "a read-ahead thread") == LIG_OK) {
         pthread_mutex_init(&volume->warmer->lock, NULL);
         pthread_cond_init(&volume->warmer->idle, NULL);
     }

@@ -110,7 +110,8 @@ static const explanation explanations[] = {
     {0, "SignatureDoesNotMatch", LIG_E_DENIED,
      "the secret access key is wrong (check AWS_SECRET_ACCESS_KEY or the credentials file)"},
     {0, "InvalidAccessKeyId", LIG_E_DENIED,
-     "the server does not know the access key (check AWS_ACCESS_KEY_ID or the credentials file)"},
+     "the server does not recognise the access key (check AWS_ACCESS_KEY_ID or the credentials "
+     "file)"},
     {0, "ExpiredToken", LIG_E_DENIED,
      "the session token has expired (renew AWS_SESSION_TOKEN or the credentials file)"},
     {0, "InvalidToken", LIG_E_DENIED, "the session token is invalid (check AWS_SESSION_TOKEN)"},
@@ -124,8 +125,8 @@ static const explanation explanations[] = {
      "machine's clock)"},
     {0, "NoSuchBucket", LIG_E_NOTFOUND, "the bucket does not exist (create it, or check its name)"},
     {0, "PermanentRedirect", LIG_E_INVALID,
-     "the bucket is in another region or at another endpoint"},
-    {0, "AuthorizationHeaderMalformed", LIG_E_INVALID, "the bucket is in another region"},
+     "the bucket is in a different region or at a different endpoint"},
+    {0, "AuthorizationHeaderMalformed", LIG_E_INVALID, "the bucket is in a different region"},
     {0, "QuotaExceeded", LIG_E_LIMIT,
      "the quota of the bucket or its owner is used up (remove models and run 'ligament compact', "
      "or "
@@ -135,8 +136,8 @@ static const explanation explanations[] = {
      "the multipart upload was aborted (the writer was stopped for too long, or a lifecycle rule "
      "removes uploads)"},
     {507, NULL, LIG_E_LIMIT, "the server's storage is full"},
-    {301, NULL, LIG_E_INVALID, "the bucket is in another region or at another endpoint"},
-    {307, NULL, LIG_E_INVALID, "the bucket is in another region or at another endpoint"},
+    {301, NULL, LIG_E_INVALID, "the bucket is in a different region or at a different endpoint"},
+    {307, NULL, LIG_E_INVALID, "the bucket is in a different region or at a different endpoint"},
     {401, NULL, LIG_E_DENIED, "the server does not accept the credentials"},
     {403, NULL, LIG_E_DENIED, "access denied (check the rights of this access key to the bucket)"},
     {404, NULL, LIG_E_NOTFOUND, "the object does not exist"},
@@ -206,7 +207,7 @@ lig_status ligi_s3_answer_fail(const ligi_engine_host *host, const ligi_s3_answe
     if (subject->anonymous && (answer->http == 403 || answer->http == 401))
         return host->fail(LIG_E_DENIED,
                           "s3: %s s3://%s/%s: access denied without credentials (set "
-                          "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ?credentials_file=)",
+                          "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)",
                           subject->what, subject->bucket, key);
     if (known != NULL)
         return host->fail(known->status, "s3: %s s3://%s/%s: %s [HTTP %d%s%s]", subject->what,

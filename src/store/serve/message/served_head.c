@@ -139,7 +139,7 @@ lig_status ligi_served_end(const ligi_reader *reader, const char *what)
     if (!reader->failed && reader->at == reader->bytes)
         return LIG_OK;
     return lig_fail(LIG_E_CORRUPT, "malformed message of a served store: %s: %s", what,
-                    reader->failed ? "truncated or invalid" : "surplus bytes");
+                    reader->failed ? "truncated or invalid" : "trailing bytes");
 }
 
 void ligi_served_maybe_put(ligi_writer *writer, const char *text)

@@ -315,7 +315,7 @@ lig_status ligi_served_need_get(const void *body, size_t bytes, ligi_served_need
         count > LIGI_SERVED_STRETCHES_MAX)
         return lig_fail(LIG_E_CORRUPT, "malformed message of a served store: need");
     need->kind = (uint32_t)kind;
-    LIG_TRY(ligi_calloc(&made, count, sizeof *made, "what a save needs"));
+    LIG_TRY(ligi_calloc(&made, count, sizeof *made, "the requests of a save"));
     need->stretches = made;
     need->count = count;
     for (size_t i = 0; i < count && !reader.failed; i++) {

@@ -132,7 +132,8 @@ static lig_status open_parts(lig_server *server, const char *uri, const lig_serv
     LIG_TRY(take_options(server, options));
     LIG_TRY(lig_store_open(&server->store, uri));
     if (server->store->remote)
-        return lig_fail(LIG_E_UNSUPPORTED, "%s is a served store already; serve the store itself",
+        return lig_fail(LIG_E_UNSUPPORTED,
+                        "%s is already a served store (serve the original store)",
                         server->store->uri);
     LIG_TRY(ligi_served_retention_open(server, &server->options));
     server->same_boot_known = ligi_boot_id(server->boot_id);

@@ -117,7 +117,7 @@ static void test_a_served_store_is_not_served_again(void **state)
     char uri[256];
     snprintf(uri, sizeof uri, "ligament://%s", lig_server_address(self->server));
     assert_status(lig_server_open(&other, uri, NULL), LIG_E_UNSUPPORTED);
-    assert_says("serve the store itself");
+    assert_says("serve the original store");
     expect_nothing_held(self);
 }
 

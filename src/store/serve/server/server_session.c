@@ -212,7 +212,7 @@ static lig_status list_held(ligi_served_session *session, ligi_served_held *held
         return lig_fail(LIG_E_CLOSED, "the session has ended");
     LIG_TRY(check_held(session, held->bytes));
     LIG_TRY(ligi_grow(&session->held, &session->held_capacity, session->held_count + 1,
-                      sizeof *session->held, "what a client holds"));
+                      sizeof *session->held, "the resources of a client"));
     held->number = session->next_number++;
     session->held[session->held_count++] = held;
     session->held_bytes += held->bytes;
@@ -223,7 +223,7 @@ lig_status ligi_served_hold(ligi_served_session *session, void *thing, uint64_t 
                             void (*release)(void *thing), uint64_t *number)
 {
     ligi_served_held *held;
-    lig_status status = ligi_calloc(&held, 1, sizeof *held, "what a client holds");
+    lig_status status = ligi_calloc(&held, 1, sizeof *held, "the resources of a client");
     if (status != LIG_OK) {
         release(thing);
         return status;

@@ -409,7 +409,8 @@ static lig_status run_join(ligi_served_call *call, ligi_served_saving *saving)
 {
     LIG_TRY(ligi_served_save_get(BODY(call), &saving->what));
     if (saving->what.wants & LIGI_SERVED_PART || saving->what.count || saving->what.match)
-        return lig_fail(LIG_E_INVALID, "a match, boxes and `part` are for the parts of a model");
+        return lig_fail(LIG_E_INVALID,
+                        "invalid options for a join: a match, boxes and `part` apply to the parts");
     LIG_TRY(ligi_served_once(call, &saving->once, join_parts, saving));
     return saving->once.repeated ? ligi_served_saving_repeat(saving, call)
                                  : ligi_served_saving_reply(saving, call);

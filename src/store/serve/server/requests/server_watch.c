@@ -141,7 +141,7 @@ lig_status ligi_served_watch_run(ligi_served_call *call)
     LIG_TRY(ligi_served_watch_get(call->job->body, call->job->head.body_bytes, &asked));
     if (call->store->by_footers)
         return lig_fail(LIG_E_UNSUPPORTED,
-                        "%s cannot be watched: it has no catalog, and its packs keep no events",
+                        "%s cannot be watched: it has no catalog, and packs contain no events",
                         call->store->uri);
     LIG_TRY(ligi_catalog_view_version(call->store, &now));
     int waits = now <= asked.since && !is_due(call->job, asked.wait_ns) &&
