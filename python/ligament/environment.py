@@ -367,8 +367,8 @@ def _split_world(
     _check_count("servers", servers, 0)
     if servers * group > size or (workers is not None and (workers + servers) * group != size):
         raise InvalidError(
-            f"{found.source} started {size} processes, which are not {servers} servers and "
-            f"{'the rest' if workers is None else workers} workers with {group} to a group"
+            f"{found.source} started {size} processes, expected {servers} servers and "
+            f"{'the rest as' if workers is None else workers} workers in groups of {group}"
         )
     first_worker = servers * group
     found.role = "server" if rank < first_worker else "worker"

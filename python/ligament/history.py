@@ -19,8 +19,8 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Diff:
-    """The names of the tensors of two models: equal, with other bytes, with another shape or dtype,
-    only in the first, only in the second. `bytes` has the number of bytes under the same names."""
+    """The names of the tensors of two models: equal, with different bytes, with a different shape
+    or dtype, only in the first, only in the second. `bytes` has their sizes."""
 
     same: list[str]
     changed: list[str]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Match:
-    """A stored model and what it has in common with the query model. It is a lease: the tensors
+    """A stored model and the layers it shares with the query model. It is a lease: the tensors
     stay until it is released (or garbage-collected), expires, or its process ends."""
 
     def __init__(self, store: Store, core: _core.Match, graph: Graph) -> None:

@@ -114,15 +114,15 @@ class Store:
         gpu_reserve: float = Snapshot.gpu_reserve,
         progress: bool | None = None,
     ) -> Model | Ticket[Model]:
-        """Saves a model or tree; on return it is durable. Tensors that equal the parent's, the
-        match's or, from 64 KiB up, any stored tensor are not written again. `graph` (or `args`, as
-        for `Graph.of`) is the graph that a search compares; by default the model's own.
+        """Saves a model or tree; on return it is durable. Tensors that equal those of the parent or
+        the match or, from 64 KiB up, any stored tensor are not written again. `graph` (or `args`,
+        as for `Graph.of`) is the graph that a search compares; the default is the model's own.
 
-        `wait=False` returns a Ticket once the asynchronous save before, of any thread, has ended.
-        What is saved is the state at the call; writes to a bare address are not detected:
-        `snapshot="copy"` copies all of it, through at most `snapshot_bytes` of memory. Tensors on a
-        GPU are copied there first, but `gpu_reserve` of its memory (below 1: a part of it, else
-        bytes) stays free: what does not fit is written before the call returns."""
+        `wait=False` returns a Ticket as soon as the previous asynchronous save of any thread has
+        ended, and saves the state at the time of the call. Writes through a bare address are not
+        detected; `snapshot="copy"` copies everything, in at most `snapshot_bytes` of memory.
+        Tensors on a GPU are copied to spare memory of the GPU, of which `gpu_reserve` (a fraction
+        below 1, or bytes) stays free; those that do not fit are written before the call returns."""
         saved: Model | Ticket[Model] = self._save(
             name,
             tensors.collect(model),
@@ -241,10 +241,10 @@ class Store:
         progress: bool | None = None,
     ) -> Any:
         """Fills `into` in place (every tensor is checked before any is changed) and returns the
-        missing and extra names; or returns the saved structure, as arrays or as tensors of
-        `framework`. `like`, for JAX, whose arrays are immutable: returns a new tree with the
-        structure and devices of that one. For a match: its tensors, by the names of the query
-        model; the rest of `into` is unchanged."""
+        missing and extra names. Without `into`, returns the saved structure, as arrays or as
+        tensors of `framework`. With `like`, for JAX, returns a new tree with the structure and
+        devices of that tree. A match loads its tensors under the names of the query model; other
+        tensors of `into` are unchanged."""
         if missing not in ("error", "keep") or extra not in ("error", "ignore"):
             raise InvalidError(
                 f"missing={missing!r}, extra={extra!r}: missing must be 'error' or 'keep', "
@@ -341,9 +341,9 @@ class Store:
         k: int = 1,
         lease_s: float = 3600,
     ) -> Match | list[Match] | None:
-        """The stored model that has the most layers in common with a model or Graph, each with its
-        whole ancestry: a Match, or None; for k > 1 a list of the k best. Ties: more bytes, then the
-        metric `prefer` ("-loss": lower is better), then newer."""
+        """Finds the stored model that shares the most layers with a model or Graph; a layer counts
+        only if all its ancestors are shared. Returns a Match or None, or a list of the k best if
+        k > 1. Ties: more bytes, then the metric `prefer` ("-loss": lower is better), then newer."""
         if k < 1:
             raise InvalidError(f"k={k}: expected at least 1")
         if not lease_s > 0:
@@ -373,8 +373,8 @@ class Store:
         order: str | None = None,
         limit: int | None = None,
     ) -> list[Model]:
-        """The models whose name matches the pattern and that have all the tags, in order
-        ("-val_acc": the largest first)."""
+        """Returns the models whose names match the pattern and that have all of the tags, sorted
+        by `order` ("-val_acc": largest first)."""
         if limit is not None and limit < 0:
             raise InvalidError(f"limit={limit}: expected None or at least 0")
         if limit == 0:
@@ -422,7 +422,7 @@ class Store:
         meta: Any = None,
         name: str | None = None,
     ) -> Model:
-        """Adds or replaces metrics and tags by name (None removes a tag), the meta, the name."""
+        """Adds or replaces metrics and tags (None removes a tag), the meta or the name."""
         old = _name_of(model)
         changes = (arguments.metrics(metrics) or None, arguments.tags(tags, True) or None)
         self._core.update(old, *changes, _meta_text(meta), name)
@@ -434,17 +434,17 @@ class Store:
         self._core.alias(alias, None if model is None else _name_of(model))
 
     def retire(self, model: str | Model, *, now: bool = False) -> None:
-        """Removes a model and its aliases, by any of its names; tensors that another model uses are
-        kept. A server with `--undelete` keeps the model for that time, unless `now` is true: see
-        `restore`."""
+        """Removes a model, given by name or alias, and its aliases. Tensors that other models use
+        are kept. A server with `--undelete` keeps the model for that time (see `restore`) unless
+        `now` is true."""
         if now:
             self._core.retire_now(_name_of(model))
         else:
             self._core.retire(_name_of(model))
 
     def restore(self, name: str, as_: str | None = None) -> Model:
-        """Restores the model of this name that was retired last, if the server still keeps it
-        (`ligament serve --undelete`); `as_` gives it another name. Its aliases are not restored."""
+        """Restores the most recently retired model of this name, if the server still keeps it
+        (`ligament serve --undelete`); `as_` is a new name. Its aliases are not restored."""
         self._core.restore(name, as_)
         return self[name if as_ is None else as_]
 
@@ -473,8 +473,8 @@ class Store:
         )
 
     def diff(self, a: str | Model, b: str | Model) -> Diff:
-        """The differences between two models, by fingerprints, without reading tensors. Only
-        tensors that a different number of ranks saved are read, and their bytes compared."""
+        """Compares two models by fingerprint. Tensors that were saved by different numbers of ranks
+        are read, and their bytes compared."""
         return Diff(*self._resolve(a).diff(self._resolve(b)))
 
     def export(
@@ -512,12 +512,12 @@ class Store:
         self._core.shutdown_server()
 
     def get_time_stamps(self, name: str | None = None) -> dict[str, list[int]]:
-        """{operation: [begin, end, begin, end, ...]} in ns of a monotonic clock: of find, load,
-        save and retire, and of their phases lookup, read, write, sync and commit."""
+        """Returns {operation: [begin, end, begin, end, ...]} in ns of a monotonic clock, for find,
+        load, save and retire and their phases lookup, read, write, sync and commit."""
         return self._core.time_stamps(name)
 
     def clear_time_stamps(self, name: str | None = None) -> None:
-        """Clears those of an operation or phase, or all."""
+        """Clears the timestamps of an operation or phase, or all of them."""
         self._core.clear_time_stamps(name)
 
     # --- maintenance ----------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class TransferMethods:
     def transfer(
         self, model: Any, id: Id, tags: dict[str, str] | None = None
     ) -> tuple[list[str], Id | None]:
-        """Fills the layers that the best stored model has too; returns their names and its id, or
+        """Fills the layers shared with the best stored model; returns their names and its id, or
         ([], None). The result is leased until `store` or `retire` of this id."""
         self._forget(id)
         match = self.models.find(model, tags=tags, exclude=[str(id)])
@@ -104,7 +104,7 @@ class TransferMethods:
         return stamps if key is None else stamps[key]
 
     def clear_time_stamps(self, key: str | None = None) -> None:
-        """Clears them."""
+        """Clears the timestamps of an operation, or all of them."""
         self.models.clear_time_stamps(key)
 
     def _forget(self, id: Id) -> None:

@@ -195,5 +195,5 @@ def test_a_mixture_of_experts_with_grouped_queries() -> None:
     result = plan.check(exact=False)
     assert result.gradients > 10 and all(ulps < 100 for ulps in result.rounded.values())
     if result.rounded:
-        with pytest.raises(MismatchError, match=r"units of the last place.*exact=False"):
+        with pytest.raises(MismatchError, match=r"units in the last place.*exact=False"):
             plan.check()

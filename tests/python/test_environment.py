@@ -155,7 +155,7 @@ def test_pbs(tmp_path):
             "unknown number of servers among the 4 processes of torchrun",
         ),
         (TORCHRUN | {"LIGAMENT_SERVERS": "5"}, {}, "torchrun started 4 processes"),
-        (TORCHRUN, {"workers": 2, "servers": 1}, "started 4 processes, which are not 1 servers"),
+        (TORCHRUN, {"workers": 2, "servers": 1}, "started 4 processes, expected 1 servers"),
         (TORCHRUN, {"group_size": 3}, "4 processes of torchrun cannot be divided into groups of 3"),
         (TORCHRUN, {"role": "server"}, "process 3 of torchrun is worker 2"),
         (TORCHRUN, {"servers": -1}, "servers=-1"),

@@ -32,8 +32,8 @@ class CheckpointCallback(_Callback):  # type: ignore[misc]
 
     `keep=n` keeps the last n under separate names (the backend must be a store; `weights` is then
     an alias of the newest). Without `keep` each save replaces the one before. `monitor` saves only
-    if that value of the logs has improved ("val_acc": larger is better, otherwise smaller; or
-    ("name", "max")), also compared with earlier runs.
+    if that value of the logs has improved on all earlier ones, including those of earlier runs
+    ("val_acc": larger is better, otherwise smaller; or ("name", "max")).
     `restore` loads the newest checkpoint when training begins and continues after its epoch. A
     backend without a store holds only weights: there `restore` and `monitor` ignore earlier runs.
 

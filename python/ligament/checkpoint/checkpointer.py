@@ -420,16 +420,14 @@ class Checkpointer:
             for one in stages or [part]:
                 self._part_of(ref, prefix).check(one, prefix, bool(stages))
         except InvalidError as error:  # for example a JAX array
-            way = f"store.load({ref.model.name!r})[{prefix[:-1]!r}] makes a new one"
+            way = f"store.load({ref.model.name!r})[{prefix[:-1]!r}] creates a new one"
             raise InvalidError(f"{error}; {way}") from None
 
     def _part_of(self, ref: _core.Ref, prefix: str) -> Loader:
         loader = Loader(ref)
         loader.chosen = [name for name in loader.names if name.startswith(prefix)]
         part = prefix.rstrip(".")
-        way = (
-            f"(restore fills the model that was saved; store.load({loader.name!r})[{part!r}] is it)"
-        )
+        way = f"(restore fills only what was saved: see store.load({loader.name!r})[{part!r}])"
         loader.advice = (way, way)
         return loader
 

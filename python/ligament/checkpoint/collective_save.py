@@ -298,7 +298,7 @@ class CollectiveSave:
         other = next((rank for rank, one in enumerate(have) if "same" not in one), 0)
         return MismatchError(
             f"rank {same} holds the same parts of the tensors as at the previous save, "
-            f"but rank {other} holds others (save again: the ranks will then agree on "
+            f"but rank {other} holds different ones (save again: the ranks will then agree on "
             "a new assignment)"
         )
 
@@ -370,7 +370,7 @@ class CollectiveSave:
         try:
             if error is not None:
                 raise error
-            ranks.heard(number, "done", "say how the others did", _GRACE_S)
+            ranks.heard(number, "done", "report the results of the others", _GRACE_S)
         finally:
             ranks.leave(number)
 

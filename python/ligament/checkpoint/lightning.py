@@ -95,7 +95,7 @@ class CheckpointIO(*_bases()):  # type: ignore[misc]
             name = model_link.read(self.store, path, self.run)
             loader = Loader(self.store._core.resolve(name))
         except NotFoundError as error:
-            hint = "; `python -m ligament.convert` brings that file into the store"
+            hint = "; `python -m ligament.convert` imports that file into the store"
             raise FileNotFoundError(
                 f"checkpoint not found: {path}: {error}{hint if os.path.isfile(path) else ''}"
             ) from None

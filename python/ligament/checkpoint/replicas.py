@@ -8,7 +8,7 @@ from ..errors import MismatchError
 _ALIKE = 0.1
 
 ADVICE = (
-    "if every rank holds another part of the model, pass these parts as model=, as pipeline "
+    "if every rank holds a different part of the model, pass these parts as model=, as pipeline "
     "stages, together with their optimizer: see docs/resume.md#pipeline-stages"
 )
 

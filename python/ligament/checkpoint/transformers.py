@@ -36,10 +36,10 @@ _NO_TENSORS = struct.pack("<Q", 2) + b"{}"
 
 
 class Callback(TrainerCallback):
-    """Saves when the Trainer would; the Trainer writes no folder itself. `keep` is
-    `save_total_limit` by default, `best` (metric, "min" or "max") is `metric_for_best_model` by
-    default; `wait=False` saves in the background; `run` is the name of the run, whose only writer
-    is this process from its first save until training ends."""
+    """Saves when the Trainer would; the Trainer writes no folder itself. `keep` defaults to
+    `save_total_limit`, and `best` (metric, "min" or "max") to `metric_for_best_model`. `wait=False`
+    saves in the background. `run` is the name of the run; from its first save until training ends,
+    this process is its only writer."""
 
     def __init__(
         self,

@@ -145,4 +145,4 @@ def _names(ours: list[str], theirs: list[str], rank: int) -> str:
         return f"rank {rank} passes {listed(extra)}, which rank 0 does not ({ADVICE})"
     if lacking:
         return f"rank 0 passes {listed(lacking)}, which rank {rank} does not ({ADVICE})"
-    return f"ranks 0 and {rank} pass the same tensors in another order"
+    return f"ranks 0 and {rank} pass the same tensors in a different order"

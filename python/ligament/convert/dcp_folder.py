@@ -155,7 +155,9 @@ def _nested(values: dict[str, Any], paths: Any) -> Any:
         for key in path[:-1]:
             at = at.setdefault(_key(key, name), {})
             if not isinstance(at, dict):
-                raise CorruptError(f"the path of '{name}' goes through another value")
+                raise CorruptError(
+                    f"the path of '{name}' passes through a value that is not a container"
+                )
         at[_key(path[-1], name)] = value
     return _lists(tree)
 

@@ -276,7 +276,7 @@ class Mesh:
 
     def fetch_trace(self, handler: int) -> list[int]:
         """Eight timestamps in nanoseconds: push_pull began, request posted, arrived in the server,
-        taken by get_batch, respond began, response posted, arrived, wait notified."""
+        taken by get_batch, respond began, response posted, arrived here, wait notified."""
         return self._core.trace(handler)
 
     # --- servers --------------------------------------------------------------------------------

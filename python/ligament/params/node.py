@@ -287,7 +287,7 @@ class Server:
     # --- the job --------------------------------------------------------------------------------
 
     def worker(self) -> Worker:
-        """The worker of this thread: the last one created here, or else a new one with a free
+        """The worker of this thread: the last one it created; otherwise a new one with a free
         number, or that of a thread that has ended."""
         me = threading.get_ident()
         threading.current_thread()  # from here on threading.enumerate lists it

@@ -264,7 +264,7 @@ class Plan:
     def check(self, seed: int = 0, *, exact: bool = True) -> Check:
         """Compares the stages with the original, outputs and gradients, bit for bit; raises
         MismatchError. `exact=False` accepts gradients that differ by rounding, because the model
-        sums in another order while it is traced, and lists them in `rounded`."""
+        sums in a different order while it is traced, and lists them in `rounded`."""
         from ligament.pipe.runtime.check import check
 
         return check(self, seed, exact)

@@ -126,7 +126,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Copies values of another dtype."""
+    """Copies values of a different dtype."""
     np.copyto(value, fresh.array(), casting="unsafe")
 
 

@@ -78,7 +78,7 @@ class Walk:
         return list(node.output_tensors)
 
     def plain_arguments(self, node: Any) -> Any:
-        """What a call was given besides tensors; None where that is nothing."""
+        """The arguments of a call other than tensors; None if there are none."""
         return _plain_arguments(node)
 
     def is_layer(self, operation: Any) -> bool:
@@ -200,7 +200,7 @@ def _stripped(value: Any) -> Any:
 
 
 def _plain_arguments(node: Any) -> Any:
-    """What a call was given besides tensors; None where that is nothing."""
+    """The arguments of a call other than tensors; None if there are none."""
     keras = sys.modules["keras"]
     found: list[Any] = []
 

@@ -80,7 +80,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Copies values of another dtype."""
+    """Copies values of a different dtype."""
     value.assign(_adapter().result(fresh, None))
 
 

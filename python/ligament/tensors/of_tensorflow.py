@@ -140,7 +140,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Copies values of another dtype."""
+    """Copies values of a different dtype."""
     tf = sys.modules["tensorflow"]
     value.assign(tf.cast(result(fresh, None), value.dtype))
 

@@ -235,7 +235,7 @@ def takers(names: list[str], values: list[Any], places: list[int]) -> dict[int, 
 
 
 def cast(value: Any, fresh: Fresh) -> None:
-    """Copies values of another dtype."""
+    """Copies values of a different dtype."""
     torch = sys.modules["torch"]
     with torch.no_grad():
         value.copy_(_from_fresh(fresh))

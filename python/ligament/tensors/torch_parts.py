@@ -132,7 +132,7 @@ def for_optimizer(optimizer: Any, saved: Any, models: list[Any], pieces: list[An
 
 
 def _refuse_numbers(optimizer: Any, saved: Any, pieces: list[Any]) -> None:
-    """Stages may have the parameters of the model in another order."""
+    """Stages may have the parameters of the model in a different order."""
     names = parameter_names(pieces)
     if is_state(saved) and any(id(param) in names for param in parameters(optimizer)):
         raise MismatchError(

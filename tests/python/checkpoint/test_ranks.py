@@ -259,7 +259,7 @@ def test_a_rank_is_killed_with_a_known_plan(run: Run, victim: int) -> None:
     [
         ("extra name", "rank 1 passes 'model.more', which rank 0 does not"),
         ("missing name", "rank 0 passes 'model.r', which rank 1 does not"),
-        ("order", "the same tensors in another order"),
+        ("order", "the same tensors in a different order"),
         ("shape", "'model.r' is torch.float32 [6] on rank 0 and torch.float32 [5] on rank 1"),
         ("dtype", "'model.r' is torch.int64 [4] on rank 0 and torch.int32 [4] on rank 1"),
         ("whole", "'model.w' is a whole tensor on rank 1 and distributed on rank 0"),

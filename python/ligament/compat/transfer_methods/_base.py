@@ -41,7 +41,7 @@ class TransferMethod(abc.ABC):
         """Keeps a model."""
 
     def _best_match(self, model: Any) -> tuple[Any, list[str]]:
-        """The stored model that shares the most, and the names of the layers shared."""
+        """The stored model that shares the most layers, and their names."""
         raise NotImplementedError
 
 

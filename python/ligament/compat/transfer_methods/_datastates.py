@@ -92,7 +92,7 @@ class DataStatesModelRepo(TransferMethod):
     # --- search and transfer --------------------------------------------------------------------
 
     def get_prefix(self, model_cfg: dict[str, Any]) -> tuple[ctypes.c_uint64, list[str]]:
-        """The stored model that shares the most with a configuration, and the layers shared."""
+        """The stored model that shares the most layers with a configuration, and those layers."""
         edges = numbers(self._edges(model_cfg))
         cid, result = ctypes.c_uint64(), (ctypes.c_uint64 * len(edges))()
         count = self.lib.get_prefix(edges, len(edges), ctypes.byref(cid), result)
@@ -111,7 +111,7 @@ class DataStatesModelRepo(TransferMethod):
 
     def transfer(self, *args: Any, **kwargs: Any) -> tuple[list[str], ctypes.c_uint64 | None]:
         """`transfer(model, id, hint=None)` or `transfer(id, model, hint=None)`: fills the layers
-        that the best stored model has too; returns their names and its id, or ([], None)."""
+        shared with the best stored model; returns their names and its id, or ([], None)."""
         model, id = _model_and_id(args, kwargs)
         cid, prefix = self._best_match(model)
         if not prefix:
@@ -216,7 +216,7 @@ class DataStatesModelRepo(TransferMethod):
         return list(out)
 
     def clear_time_stamps(self, key: str | None = None) -> None:
-        """Clears them."""
+        """Clears the timestamps of a function, or all of them."""
         if key is None:
             self.lib.clear_time_stamps()
         else:

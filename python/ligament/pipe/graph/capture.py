@@ -30,7 +30,7 @@ OPAQUE = "ligament_pipe::opaque"
 
 
 class OpaqueCall(NamedTuple):
-    """One call of a module that stays a black box: its path, how arguments and results nest."""
+    """One call of an opaque module: its path, and the structure of arguments and results."""
 
     path: str
     arguments: flatten_arguments.Shape

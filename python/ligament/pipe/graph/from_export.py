@@ -141,7 +141,7 @@ class _Converter:
         elif target is not operator.getitem and not isinstance(target, torch._ops.OpOverload):
             where = frames[-1].path if frames else ""
             raise Untraceable(
-                where, f"{where or 'the model'} uses {target}, which has no code of its own"
+                where, f"{where or 'the model'} uses {target}, which is not supported"
             )
         value = node.meta.get("val")
         try:
@@ -167,9 +167,7 @@ class _Converter:
         else:
             frames = self._frames(node)
             where = frames[-1].path if frames else ""
-            raise Untraceable(
-                where, f"{where or 'the model'} uses {kind}, which has no code of its own"
-            )
+            raise Untraceable(where, f"{where or 'the model'} uses {kind}, which is not supported")
         places = [n for n in body.graph.nodes if n.op == "placeholder"]
         env = dict(zip(places, inner, strict=True))
         result = self._graph(body, body.graph, env, (*context, line))

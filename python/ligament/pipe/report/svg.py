@@ -102,7 +102,7 @@ class Panel:
 def graph_panel(plan: Plan, width: float) -> Panel:
     """One column per stage; a block's height is its time, a curve is a value that crosses a stage
     boundary."""
-    panel = Panel("Blocks by stage (height: time; curves: what crosses a border)")
+    panel = Panel("Blocks by stage (height: time; curves: values that cross a stage boundary)")
     count = plan.stage_count
     step = width / count
     bar = min(step * 0.62, 220.0)

@@ -26,14 +26,15 @@ Gradients = dict[str, torch.Tensor | None]
 class Check:
     """The result: how many `outputs` and `gradients` were compared, and those gradients that differ
     in the last bits because a stage boundary changes the order of a sum (`close`: name ->
-    largest difference in units of the last place).
+    largest difference in units in the last place).
 
-    `traced` is not 0 when the model's own code takes another path while it is traced (for
+    `traced` is not 0 when the model's own code takes a different path while it is traced (for
     example attention masks that are created only for export): the plan then equals the traced
     model bit for bit, and the eager one to this relative difference. `rounded` has the gradients
-    that differ from the eager model's although the outputs are equal (name -> units of the last
-    place): they are summed in another order while the model is traced, and are accepted with
-    `exact=False` only. `why_no_gradients` is set if the original itself has no backward pass."""
+    that differ from the eager model's although the outputs are equal (name -> units in the
+    last place): they are summed in a different order while the model is traced, and are
+    accepted only with `exact=False`. `why_no_gradients` is set if the
+    original itself has no backward pass."""
 
     outputs: int
     gradients: int
@@ -74,16 +75,18 @@ def check(plan: Plan, seed: int, exact: bool = True) -> Check:
             raise MismatchError(_rounded(result.rounded))
         wanted_grads = grads
     outputs, grads = runner.detached()
-    _same_outputs(wanted, outputs, "with detached borders")
+    _same_outputs(wanted, outputs, "with detached stage boundaries")
     for name, gradient in wanted_grads.items():
         if not _equal(gradient, grads[name]):
-            result.close[name] = _ulps(name, gradient, grads[name], "with detached borders", ULPS)
+            result.close[name] = _ulps(
+                name, gradient, grads[name], "with detached stage boundaries", ULPS
+            )
     return result
 
 
 def _rounding(wanted: Gradients, found: Gradients, traced: Gradients | None) -> dict[str, float]:
     """The difference of gradients from the original's in one autograd graph, if it is rounding. The
-    model's own code may take another path while it is traced: gradients that equal those of the
+    model's own code may take a different path while it is traced: gradients that equal those of the
     traced model bit for bit then differ from the eager ones only because of the other
     kernels."""
     same = traced is not None and all(_equal(traced[name], found[name]) for name in wanted)
@@ -97,8 +100,8 @@ def _rounded(apart: dict[str, float]) -> str:
     more = f", as do {len(apart) - 1} more by less" if len(apart) > 1 else ""
     return (
         f"the gradient of {worst} differs from the original's in one autograd graph by "
-        f"{apart[worst]:.1f} units of the last place{more}: its terms are summed in another order "
-        "(plan.check(exact=False) accepts differences of rounding)"
+        f"{apart[worst]:.1f} units in the last place{more}: its terms are summed in a "
+        "different order (plan.check(exact=False) accepts differences of rounding)"
     )
 
 
@@ -274,7 +277,7 @@ def _equal(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 def _ulps(
     name: str, wanted: torch.Tensor | None, found: torch.Tensor | None, how: str, limit: int
 ) -> float:
-    """The difference in units of the last place of the largest element; an error above the
+    """The difference in units in the last place of the largest element; an error above the
     limit."""
     if wanted is None or found is None:
         raise MismatchError(f"only one side has a gradient of {name}, {how}")
@@ -282,7 +285,7 @@ def _ulps(
     distance = float((wanted - found).abs().max()) / unit if unit else float("inf")
     if not distance <= limit:
         raise MismatchError(
-            f"the gradient of {name} differs from the original's {how} by {distance:.1f} units of "
+            f"the gradient of {name} differs from the original's {how} by {distance:.1f} units in "
             "the last place"
         )
     return distance
