@@ -38,7 +38,7 @@ static lig_status take_shape(const cli_json_value *entry, lig_tensor *tensor, in
     return LIG_OK;
 }
 
-/* Arrays that were compressed lie in the batch's only part. */
+/* Arrays that were compressed are in the batch's only part. */
 static lig_status take_tensor(cli_batch *batch, const cli_json_value *entry, int64_t **next)
 {
     lig_tensor *tensor = &batch->tensors[batch->count];

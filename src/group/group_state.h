@@ -9,13 +9,13 @@
 
 typedef enum ligi_phase {
     LIGI_PHASE_CONNECTING,
-    LIGI_PHASE_ASKED,    /* the coordinator knows of this process */
+    LIGI_PHASE_ASKED,    /* the coordinator knows about this process */
     LIGI_PHASE_TOLD,     /* it has the roster */
     LIGI_PHASE_RELEASED, /* all the others have it too */
     LIGI_PHASE_ENDED     /* `failure` says why */
 } ligi_phase;
 
-typedef struct ligi_told { /* what a member knows of a seat */
+typedef struct ligi_told { /* what a member knows about a seat */
     ligi_member member;
     char why[128];
     size_t blob_bytes;

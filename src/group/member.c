@@ -143,7 +143,7 @@ static lig_status take_entry(ligi_group *group, const ligi_group_entry *entry, l
     return LIG_OK;
 }
 
-/* Before the roster is confirmed: nobody connects to this member earlier. */
+/* Before the roster is confirmed: no peer connects to this member earlier. */
 static lig_status bind_members(ligi_group *group, uint64_t id)
 {
     char context[32];

@@ -57,7 +57,7 @@ typedef struct ligi_worker_requests {
     ligi_request *ring[LIG_MESH_REQUESTS_MAX]; /* made when first used */
     uint64_t next_serial, next_handler;
     uint32_t open;         /* requests */
-    uint32_t unwaited;     /* completed requests that nobody has waited for */
+    uint32_t unwaited;     /* completed requests that have not been waited for */
     ligi_block_pool *pool; /* for packing */
     void (*drop_exchange)(struct ligi_exchange *exchange); /* of a request whose slot is reused */
 } ligi_worker_requests;

@@ -49,7 +49,7 @@ typedef enum ligi_service {
 /* --- the endpoint --- */
 
 /* Whether the network between hosts is trusted. It matters to transports that do not encrypt:
- * "auto" uses them only if the user has said so. */
+ * "auto" uses them only if the user allows it. */
 typedef enum ligi_fabric {
     LIGI_FABRIC_STRANGE = 0, /* others may listen */
     LIGI_FABRIC_DEVICE = 1,  /* private; used if a device makes them faster */

@@ -8,7 +8,7 @@
  * Words: a **wire** is the transport's private part of a link. `self` is the transport's state in
  * one endpoint. Everything is called with the endpoint's lock held, nothing may block.
  *
- * A transport in a shared object of its own cannot see our hidden symbols: it reaches the core by
+ * A transport in a separate shared object cannot see our hidden symbols: it reaches the core by
  * the ligi_host table that `open` gets, whose entries are the functions of the same names below. */
 #ifndef LIGI_TRANSPORT_H
 #define LIGI_TRANSPORT_H

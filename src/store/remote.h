@@ -1,6 +1,6 @@
 /* The interface between the store's calls and a store that another process serves.
  *
- * A lig_store whose `remote` is set has no catalog of its own. Calls that read or change the
+ * A lig_store whose `remote` is set has no catalog. Calls that read or change the
  * catalog go through this table; all others (load, read, map, diff, copy, graphs, watch, locks) run
  * the same code as on a local store, over refs that `resolve` makes and over the volume, which
  * reads packs through the server. src/store/serve/README.md lists which call is which. The table is

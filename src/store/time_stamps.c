@@ -50,7 +50,7 @@ static lig_status find_name(const char *name, int *what)
                     name ? name : "");
 }
 
-/* A client reads and verifies by itself; everything else is measured by the server. */
+/* A client measures its own reads and verification, the server everything else. */
 static int is_remote(const lig_store *store, int what)
 {
     return store->remote && what != LIGI_STAMP_LOAD && what != LIGI_STAMP_READ;

@@ -160,7 +160,7 @@ static size_t lower_bound(const ligi_mem_volume *volume, uint64_t id)
     return at;
 }
 
-/* The pack with a reference of its own. */
+/* The pack, with one more reference. */
 static lig_status acquire(void *self, uint64_t id, ligi_mem_pack **pack)
 {
     ligi_mem *mem = self;

@@ -34,7 +34,7 @@ typedef struct ligi_rados {
     rados_t cluster;
     rados_ioctx_t meta, data;
     char *pool, *prefix, *client;
-    char *data_pool; /* the pool's own name where packs lie in it too */
+    char *data_pool; /* the pool's own name if it also holds the packs */
     int64_t timeout_ns;
     uint64_t stripe_bytes;
     int read_only;

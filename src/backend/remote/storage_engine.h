@@ -6,7 +6,7 @@
  * commits, records who uses a pack, and knows the service's time. A new
  * service implements this table and inherits the rest (docs/decisions/0011).
  *
- * An engine is a shared object of its own, `libligament_<scheme>.so`, which exports the table as
+ * An engine is a separate shared object, `libligament_<scheme>.so`, which exports the table as
  * `lig_engine_entry`. It cannot see our hidden symbols: the functions of the library that it needs
  * are in ligi_engine_host.
  *

@@ -94,7 +94,7 @@ static char *make_list(const ligi_s3_upload *upload, size_t *bytes)
 }
 
 /* 1 if the object is there: an earlier completion has succeeded, and its answer was lost. Its
- * name is random, so nobody else made it. */
+ * name is random, so no other process created it. */
 static int is_complete(ligi_s3_upload *upload, uint64_t bytes)
 {
     uint64_t there;

@@ -4,7 +4,7 @@
  *   - The sender must leave a lent piece unchanged until a message of its module's protocol says
  *     that the peer has done with it (for the mesh: the reply). Nothing stops it from writing
  *     earlier; the peer would then see a mixture, and nothing worse.
- *   - The receiver's pointer lies in its own mapping of the segment, and stays readable while the
+ *   - The receiver's pointer refers to its own mapping of the segment, and stays readable while the
  *     mapping is kept (ligi_mapping_keep), whatever becomes of sender, link and endpoint. Its
  *     contents are the sender's until the receiver has answered. The mapping is writable, so that
  *     user code that works in place does not die of it: what it writes, the sender sees.
@@ -12,7 +12,7 @@
  *     then reads zeros or what the next block holds: a view past its end, never a fault).
  *   - The sender dies: what the receiver has kept stays as it was. The receiver dies: its link is
  *     lost, and the memory is the sender's again.
- *   - A segment without blocks is unmapped; peers are told with the next message to them, and unmap
+ *   - A segment without blocks is unmapped; peers are notified with the next message and unmap
  *     it when they keep no view of it.
  *   - A forked child sees the same memory (it is ordinary shared memory to it); freeing there only
  *     unmaps. */

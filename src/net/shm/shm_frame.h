@@ -2,7 +2,7 @@
  *
  *   header   16 bytes: kind u16, pieces u16, head bytes u32, payload bytes u64
  *   pieces   24 bytes each: segment u32, 0 u32, offset u64, bytes u64; together the payload.
- *            Segment 0 is what follows in the ring, any other lies in memory that was lent
+ *            Segment 0 is what follows in the ring, any other is in memory that was lent
  *   head
  *
  * Both ends are on one host: numbers are in native byte order. */

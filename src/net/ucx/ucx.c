@@ -126,7 +126,7 @@ static lig_status open_ucx(ligi_net *net, const ligi_host *host, void **self)
     ligi_ucx_self *made;
 
     if (host->abi != LIGI_TRANSPORT_ABI || host->size != sizeof(ligi_host))
-        return LIG_E_UNSUPPORTED; /* the loader has compared and said so */
+        return LIG_E_UNSUPPORTED; /* the loader compares and reports it */
     made = calloc(1, sizeof *made);
     if (made == NULL)
         return host->fail(LIG_E_NOMEM, "out of memory for the ucx transport");

@@ -86,7 +86,7 @@ typedef struct ligi_interest { /* one of several in the same entry */
 
 /* An entry stores one number, owned by the caller, initially 0: the number of an ending, or of a
  * list of endings if several workers are interested. References to endings that are over remain and
- * mean nothing: their numbers are not reused before ligi_interests_stale says so. */
+ * mean nothing: their numbers are not reused before ligi_interests_stale allows it. */
 typedef struct ligi_interests { /* embedded; zeroed is valid */
     ligi_ending *endings;       /* indexed by the lowest bits of their number */
     uint32_t room, used, last;  /* a power of two; in use; the last number assigned */

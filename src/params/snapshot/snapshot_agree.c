@@ -273,7 +273,7 @@ static int has_reason(void *context)
     return first_failure(context) != NULL;
 }
 
-/* A node that has heard of a failure may leave at once: that is not the reason. */
+/* A node that learns of a failure may leave at once: its departure is not the reason. */
 lig_status ligi_params_snapshot_why(ligi_snapshot_call *call)
 {
     lig_params *node = call->node;

@@ -110,7 +110,7 @@ void ligi_sync_noted(lig_params *node, lig_params_worker *worker, const ligi_ent
 /* `origin` has pushed to or set a row owned here, by a REQUEST that has not been answered. Its
  * replica is updated by a message sent before the response on the same link: the replica may have
  * been on its way at the same time, and the worker must see its own write there. Called for each
- * row of a PUSH or SET that was done here; cheap if nobody has a replica. */
+ * row of a PUSH or SET that was done here; cheap if there is no replica. */
 void ligi_sync_written_by(lig_params *node, ligi_entry entry, uint32_t origin);
 /* A worker is about to set a row (or push with Adam) that is a REPLICA here: drops the replica. The
  * row is then ABSENT or DRAINING; when it has drained, the set is sent like any access of a remote

@@ -60,7 +60,7 @@ static lig_status check_free(const ligi_catalog_view *view, const ligi_plan *pla
     return LIG_OK;
 }
 
-/* The parent may be given by an alias, which will name another model one day: its own name is kept.
+/* The parent may be given by an alias, which may move to another model: its own name is kept.
  */
 static lig_status find_parent(const ligi_catalog_view *view, ligi_plan *plan)
 {

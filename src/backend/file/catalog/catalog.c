@@ -94,7 +94,7 @@ static lig_status open_head(ligi_file_catalog *self)
     return ligi_head_open(&self->log.head, fd, self->place);
 }
 
-/* While this process holds the store's own head, nobody can convert the store to a shared one. */
+/* While this process holds the store's own head, no process can make the store shared. */
 static lig_status check_ordinary(ligi_file_catalog *self)
 {
     if (self->log.numbered != 0)
@@ -232,7 +232,7 @@ typedef struct write_run {
     int appended;
     int rolled, tight;         /* a checkpoint may be due; it is, on a full disk */
     int dirty;                 /* the transaction holds the edit */
-    int caught_up;             /* with the log, in a transaction of its own */
+    int caught_up;             /* with the log, in a separate transaction */
     ligi_clog_durable durable; /* what has to be synced afterwards */
 } write_run;
 

@@ -43,7 +43,7 @@ lig_status ligi_file_catalog_settle(ligi_file_catalog *catalog);
 /* The same unless the write lock is held: LIG_E_TIMEOUT. */
 lig_status ligi_file_catalog_adopt(ligi_file_catalog *catalog);
 
-/* Describes who holds the write lock; "" if nobody does. */
+/* Describes who holds the write lock; "" if no process does. */
 void ligi_file_catalog_holder(ligi_file_catalog *catalog, char *text, size_t text_bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* What LMDB prints before it aborts. The build renames stderr and fprintf in its copy of liblmdb.a
  * to these, because an archive compiled for programs cannot refer to stderr from a shared object.
- * LMDB prints in one place only, when an assertion of its own fails. */
+ * LMDB prints in one place only, when one of its assertions fails. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -417,7 +417,7 @@ lig_status ligi_file_reader_begin(ligi_file_reader *self, void **snapshot, uint6
     return status;
 }
 
-/* Where several hosts write, each has a lock of its own. */
+/* Where several hosts write, each has its own lock. */
 void ligi_file_reader_writer(ligi_file_reader *self, char *text, size_t text_bytes)
 {
     int fd;

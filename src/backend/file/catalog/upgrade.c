@@ -255,7 +255,7 @@ static lig_status make_log(upgrade_run *run)
 
 /* --- what earlier versions of Ligament find --- */
 
-/* Where the item of the version lies in the file: size (4 bytes), flags (2), key's size (2), key,
+/* Where the item of the version is in the file: size (4 bytes), flags (2), key's size (2), key,
  * value. */
 static lig_status find_item(const upgrade_run *run, uint64_t *offset)
 {

@@ -20,7 +20,7 @@ typedef struct ligi_file_log {
     ligi_head head; /* no page for a reader */
     uint8_t id[16];
     uint64_t segment_bytes; /* after which the next one is started */
-    uint64_t witnessed;     /* known to have existed, besides what the head page says */
+    uint64_t witnessed;     /* known to have existed, in addition to what the head page shows */
     uint64_t numbered;      /* segments from this one on are numbered (numbered.h); 0: none is */
     uint64_t keep;          /* under LIGI_HEAD_WRITE: what commits that free all space would take */
     _Atomic int64_t confirmed_ns; /* when the end of a numbered log was known last */

@@ -14,7 +14,7 @@ typedef struct ligi_s3_hold {
     int64_t since_ns; /* CLOCK_BOOTTIME before the request that last wrote it */
 } ligi_s3_hold;
 
-/* LIG_E_EXISTS without an error text if somebody has claimed this pack. */
+/* LIG_E_EXISTS without an error text if another process has claimed this pack. */
 lig_status ligi_s3_hold_take(ligi_s3_hold *hold, ligi_s3 *s3, uint64_t id, int64_t ttl_ns);
 /* LIG_E_NOTFOUND with an error text if it is lost. */
 lig_status ligi_s3_hold_renew(ligi_s3_hold *hold, int64_t ttl_ns);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A save that the server knows of. Its arguments are copied into the call's body. */
+/* A save that the server knows about. Its arguments are copied into the call's body. */
 typedef struct begun_save {
     ligi_remote_save base; /* first: what a plan holds */
     ligi_client *client;

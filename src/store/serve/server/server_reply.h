@@ -1,4 +1,4 @@
-/* Messages to clients. A client that does not read them loses its session, and blocks nobody. */
+/* Messages to clients. A client that does not read them loses its session, and blocks no other. */
 #ifndef LIGI_SERVER_REPLY_H
 #define LIGI_SERVER_REPLY_H
 

@@ -3,7 +3,7 @@
  * Threads: the driver makes all progress of the endpoint and runs the hooks (server_receive.c),
  * which must not block, and short requests (server_driver.c); workers run the others
  * (server_queue.c), small saves in groups that share a sync; each large save has a thread
- * (server_uploads.c); one thread waits for commits while somebody watches (server_watch.c).
+ * (server_uploads.c); one thread waits for commits while a client watches (server_watch.c).
  *
  * Locks, outer first: the endpoint's; then one of a session's, the queue's, the driver's, the
  * uploads', the watches', the locks'. None of the latter is held over a call of net or of the
