@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -54,6 +56,13 @@ lig_status ligi_sealed_create_read_only(uint64_t bytes, void *at, int *fd)
     return LIG_OK;
 }
 
+/* Huge pages (MFD_HUGETLB) may not exist when they are first read, which raises SIGBUS. */
+static int has_huge_pages(int fd)
+{
+    struct statfs system;
+    return fstatfs(fd, &system) != 0 || system.f_type == HUGETLBFS_MAGIC;
+}
+
 lig_status ligi_sealed_check(int fd, uint64_t bytes)
 {
     struct stat file;
@@ -64,6 +73,10 @@ lig_status ligi_sealed_check(int fd, uint64_t bytes)
     if ((found & seals) != seals)
         return lig_fail(LIG_E_DENIED,
                         "the peer's shared memory is not sealed: the peer could shrink it");
+    if (has_huge_pages(fd))
+        return lig_fail(LIG_E_DENIED,
+                        "the peer's shared memory consists of reserved huge pages, which may be "
+                        "missing");
     if (fstat(fd, &file) != 0)
         return ligi_fail_errno(errno, "fstat of the peer's shared memory failed");
     if (file.st_size < 0 || (uint64_t)file.st_size != bytes)

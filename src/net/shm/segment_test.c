@@ -218,6 +218,23 @@ static void test_memory_of_a_peer_is_checked(void **state)
     close(pipes[1]);
 }
 
+/* Such memory can be mapped without a single huge page, and reading it raises SIGBUS then. */
+static void test_huge_pages_of_a_peer_are_refused(void **state)
+{
+    struct stat file;
+    int fd = memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+    (void)state;
+
+    if (fd < 0)
+        skip(); /* the kernel has none */
+    assert_int_equal(fstat(fd, &file), 0);
+    assert_int_equal(ftruncate(fd, file.st_blksize), 0);
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
+    assert_status(ligi_sealed_check(fd, (uint64_t)file.st_blksize), LIG_E_DENIED);
+    assert_says("huge pages");
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_random_blocks),
         cmocka_unit_test(test_forked_child_leaves_it_alone),
         cmocka_unit_test(test_memory_of_a_peer_is_checked),
+        cmocka_unit_test(test_huge_pages_of_a_peer_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
