@@ -287,6 +287,26 @@ static void test_full_server(void **state)
     lig_store_close(late.store);
 }
 
+/* A client that moves to shared memory needs no second place; another client does. */
+static void test_last_place(void **state)
+{
+    served *self = *state;
+    lig_server_options options = LIG_SERVER_INIT;
+    lig_store *other;
+    char uri[256];
+    lig_server_close(self->server);
+    options.max_clients = 1;
+    start_with(self, options);
+    lig_store *store = client(self, "?transport=shm");
+    save(store, "m");
+    for (int i = 0; i < 2; i++) {
+        snprintf(uri, sizeof uri, "ligament://%s?transport=%s", lig_server_address(self->server),
+                 i ? "tcp" : "shm");
+        assert_fails(lig_store_open(&other, uri), LIG_E_BUSY);
+    }
+    lig_store_close(store);
+}
+
 /* What a client holds ends with its release, and with its connection. */
 static void test_leases(void **state)
 {
@@ -540,6 +560,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_retry_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_open_interrupted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_server, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_last_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_leases, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_another_secret, setup, teardown),

@@ -55,19 +55,36 @@ static lig_status welcome(const ligi_served_session *session, ligi_reply *reply)
     return status;
 }
 
+/* A client that moves from TCP to shared memory has two sessions for a moment. */
+static int is_moving(const ligi_served_session *session)
+{
+    size_t others = 0;
+    for (const ligi_served_session *one = session->after; one; one = one->after)
+        others += memcmp(one->client, session->client, sizeof one->client) == 0;
+    return others == 1;
+}
+
+/* The session has been listed already. */
+static lig_status check_place(const ligi_served_session *session)
+{
+    lig_server *server = session->server;
+    if (server->session_count <= server->options.max_clients || is_moving(session))
+        return LIG_OK;
+    atomic_fetch_add(&server->refused, 1);
+    return lig_fail(LIG_E_BUSY, "the server has %u clients, its limit (--max-clients)",
+                    server->session_count - 1);
+}
+
 static lig_status on_met(void *context, ligi_link *link, const ligi_hello *hello, ligi_reply *reply)
 {
     lig_server *server = context;
     ligi_served_session *session;
     if (atomic_load(&server->stopping))
         return lig_fail(LIG_E_CLOSED, "the server is shutting down");
-    if (server->session_count >= server->options.max_clients) {
-        atomic_fetch_add(&server->refused, 1);
-        return lig_fail(LIG_E_BUSY, "the server has %u clients, its limit (--max-clients)",
-                        server->session_count);
-    }
     LIG_TRY(ligi_served_session_open(server, link, hello, &session));
-    lig_status status = ligi_served_pass_make(session);
+    lig_status status = check_place(session);
+    if (status == LIG_OK)
+        status = ligi_served_pass_make(session);
     if (status == LIG_OK)
         status = welcome(session, reply);
     if (status != LIG_OK) { /* net closes the link itself */
