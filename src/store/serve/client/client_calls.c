@@ -4,6 +4,7 @@
 #include "store/serve/client/client_find.h"
 #include "store/serve/client/client_models.h"
 #include "store/serve/client/client_save.h"
+#include "store/serve/client/packs/client_files.h"
 #include "store/serve/message/served_changes.h"
 #include "store/serve/message/served_state.h"
 #include "store/upkeep/report.h"
@@ -37,7 +38,9 @@ static lig_status retire(lig_store *store, const char *model, int now)
 {
     ligi_client_call call = {.op = now ? LIGI_SERVED_RETIRE_NOW : LIGI_SERVED_RETIRE};
     ligi_served_text_put(&call.body, model);
-    return ask_plainly(store, &call);
+    lig_status status = ask_plainly(store, &call);
+    ligi_client_files_drop_removed(ligi_client_of(store)->files);
+    return status;
 }
 
 static lig_status restore(lig_store *store, const char *model, const char *as)

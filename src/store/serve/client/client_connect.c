@@ -11,6 +11,7 @@
 #include "net/progress.h"
 #include "net/service.h"
 #include "store/serve/client/client_request.h"
+#include "store/serve/client/packs/client_files.h"
 #include "store/serve/client/packs/client_pins.h"
 #include "store/serve/roles/role_file.h"
 
@@ -115,6 +116,7 @@ static int64_t on_tick(void *context, int64_t now_ns)
 {
     ligi_client *client = context;
     int64_t liveness = client->options.liveness_ms * NS_PER_MS, step = liveness / 4;
+    ligi_client_files_drop_removed(client->files);
     if (client->state != LIGI_CLIENT_UP)
         return now_ns + step;
     int64_t silent = now_ns - ligi_link_heard_ns(client->link);

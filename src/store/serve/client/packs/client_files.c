@@ -6,10 +6,12 @@
 #include "store/serve/message/served_reads.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { FILES_MAX = 64 };
@@ -57,6 +59,24 @@ static void drop_locked(ligi_client_file *file)
 {
     if (--file->holders == 0)
         close_file(file);
+}
+
+static int is_removed(const ligi_client_file *file)
+{
+    struct statx info;
+    return statx(file->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_NLINK, &info) == 0 &&
+           info.stx_nlink == 0;
+}
+
+void ligi_client_files_drop_removed(ligi_client_files *files)
+{
+    pthread_mutex_lock(&files->lock);
+    for (size_t i = 0; i < FILES_MAX; i++)
+        if (files->files[i] && is_removed(files->files[i])) {
+            drop_locked(files->files[i]);
+            files->files[i] = NULL;
+        }
+    pthread_mutex_unlock(&files->lock);
 }
 
 void ligi_client_file_drop(ligi_client *client, ligi_client_file *file)

@@ -13,6 +13,8 @@ typedef struct ligi_client_file ligi_client_file;
 typedef struct ligi_client_files ligi_client_files;
 lig_status ligi_client_files_create(ligi_client_files **files);
 void ligi_client_files_destroy(ligi_client_files *files); /* NULL is valid */
+/* Drops packs that were removed: an open file keeps its space on the disk. Does not block. */
+void ligi_client_files_drop_removed(ligi_client_files *files);
 
 /* The file of a pack; *file is NULL if there is none: another host, a pack in memory, a server that
  * sends no descriptors. */
