@@ -17,7 +17,12 @@ static const row rows[] = {
     {"/srv/m", "/srv/m is full", "the store is full"},
     {"srv/m", "srv/m/x: srv/m", "the store/x: the store"},
     {"s3://bucket/prefix", "in s3://bucket/prefix", "in the store"},
+    {"s3://b/p", "s3: cannot read s3://b/p/packs/1 at http://10.0.0.1:9000: timeout",
+     "s3: cannot read the store/packs/1 at the store: timeout"},
+    {"s3://b/p?endpoint=https://x.example", "s3: no reply from https://x.example.",
+     "s3: no reply from the store."},
     /* what only looks like it */
+    {"s3://b/p", "there is no model 'team/http://x'", "there is no model 'team/http://x'"},
     {"/m", "there is no model 'team/m' in /m", "there is no model 'team/m' in the store"},
     {"/srv/m", "/srv/m2, /srv/m_3 and x/srv/m", "/srv/m2, /srv/m_3 and x/srv/m"},
     {"store", "the store is closed", "the store is closed"},
