@@ -52,17 +52,19 @@ typedef struct ligi_served_jobs {
     ligi_served_job *first, **end;
 } ligi_served_jobs;
 
-/* Jobs, in two lists: small saves are run by few workers, each many in a row with one sync. */
+/* Jobs, in three lists: small saves are run by few workers, each many in a row with one sync;
+ * changes, which may wait for other processes, never by all workers. */
 typedef struct ligi_served_queue {
     struct ligi_served_worker *workers;
-    size_t worker_count;
+    size_t worker_count, worker_max; /* that have started, that there will be */
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t filled, emptied;
-    ligi_served_jobs jobs, saves;
-    size_t waiting; /* jobs in both lists */
+    ligi_served_jobs jobs, changes, saves;
+    size_t waiting; /* jobs in all lists */
     size_t running;
-    size_t idle;   /* workers that wait */
-    size_t savers; /* workers that run jobs of `saves` */
+    size_t idle;     /* workers that wait */
+    size_t savers;   /* workers that run jobs of `saves` */
+    size_t changers; /* workers that run jobs of `saves` or `changes` */
     int closed;
 } ligi_served_queue;
 
@@ -85,7 +87,7 @@ typedef struct ligi_served_worker {
     lig_store *store; /* a separate handle, which holds the state of one request */
     lig_ticket *thread;
     ligi_served_job *job; /* the request that runs; NULL: none, or not a request */
-    int saver;            /* counts in `savers` */
+    int saver, changer;   /* counts in `savers`, in `changers` */
     int saved;            /* ran saves last: other jobs are next */
     lig_catalog_pending pending;
     ligi_served_call unsynced[LIGI_SERVED_GROUP_MAX]; /* saves that are done when `pending` is */

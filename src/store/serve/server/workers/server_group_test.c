@@ -3,6 +3,7 @@
 #include "backend/registry.h"
 #include "base/clock.h"
 #include "file_volume.h"
+#include "store/serve/message/served_models.h"
 #include "store/serve/message/served_save.h"
 #include "store/serve/server/server_raw_testing.h"
 
@@ -224,7 +225,7 @@ static void test_a_blocked_save_lets_the_others_go(void **state)
 static void test_blocked_saves_leave_their_places(void **state)
 {
     fixture *self = *state;
-    open_server(self, 4);
+    open_server(self, 6);
     locks_left = 0;
     for (int i = 0; i < 4; i++)
         send_save(&self->clients[i], i == 0 ? "a" : i == 1 ? "b" : i == 2 ? "c" : "d");
@@ -232,6 +233,29 @@ static void test_blocked_saves_leave_their_places(void **state)
     locks_left = 1000;
     for (int i = 0; i < 4; i++)
         assert_ok(raw_wait(&self->clients[i], 1));
+}
+
+/* Requests that only read have workers, however many changes wait for another process. */
+static void test_blocked_changes_leave_workers(void **state)
+{
+    enum { WORKERS = 4, BLOCKED = 3 };
+    fixture *self = *state;
+    char name[16];
+    ligi_writer query = {0};
+    open_server(self, WORKERS);
+    ligi_served_query_put(&query, &(lig_query)LIG_QUERY_INIT);
+    locks_left = 0;
+    for (int i = 0; i + 1 < CLIENTS; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        (void)send_save(&self->clients[i], name);
+    }
+    await(&lockers, BLOCKED);
+    assert_ok(raw_ask(&self->clients[CLIENTS - 1], LIGI_SERVED_MODELS, &query));
+    assert_int_equal(lockers, BLOCKED);
+    locks_left = 1000;
+    for (int i = 0; i + 1 < CLIENTS; i++)
+        assert_ok(raw_wait(&self->clients[i], 1));
+    ligi_writer_fini(&query);
 }
 
 /* What a save refuses is answered with its own text, between others that are done. */
@@ -266,6 +290,7 @@ int main(void)
         group_test(test_a_lost_sync_fails_all_its_saves),
         group_test(test_a_blocked_save_lets_the_others_go),
         group_test(test_blocked_saves_leave_their_places),
+        group_test(test_blocked_changes_leave_workers),
         group_test(test_each_save_has_its_outcome),
     };
     return cmocka_run_group_tests(tests, register_volume, NULL);

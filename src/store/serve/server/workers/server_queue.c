@@ -66,19 +66,53 @@ static int is_small_save(const ligi_served_job *job)
            job->data_bytes <= GROUPED_BYTES;
 }
 
+static int is_change(const ligi_served_job *job)
+{
+    return job->work == NULL && ligi_served_op_mutates(job->head.op);
+}
+
+static ligi_served_jobs *list_of(ligi_served_queue *queue, const ligi_served_job *job)
+{
+    if (is_small_save(job))
+        return &queue->saves;
+    return is_change(job) ? &queue->changes : &queue->jobs;
+}
+
+/* With the lock. A quarter of the workers is left to requests that only read. */
+static int may_change(const ligi_served_queue *queue)
+{
+    return queue->changers < queue->worker_max - queue->worker_max / 4;
+}
+
+/* With the lock. */
+static int may_run(const ligi_served_queue *queue, const ligi_served_jobs *list)
+{
+    if (list == &queue->jobs)
+        return 1;
+    return may_change(queue) && (list == &queue->changes || queue->savers < SAVERS_MAX);
+}
+
+/* With the lock: 1 if an idle worker should be woken for what waits. */
+static int should_wake(const ligi_served_queue *queue)
+{
+    return queue->idle && ((queue->changes.first && may_run(queue, &queue->changes)) ||
+                           (queue->saves.first && may_run(queue, &queue->saves)));
+}
+
 void ligi_served_queue_init(ligi_served_queue *queue)
 {
     queue->jobs.end = &queue->jobs.first;
+    queue->changes.end = &queue->changes.first;
     queue->saves.end = &queue->saves.first;
 }
 
 void ligi_served_queue_put(ligi_served_queue *queue, ligi_served_job *job)
 {
-    int save = is_small_save(job);
+    ligi_served_jobs *list = list_of(queue, job);
     pthread_mutex_lock(&queue->lock);
-    append(save ? &queue->saves : &queue->jobs, job);
+    append(list, job);
     queue->waiting++;
-    int wake = queue->idle && (!save || queue->savers < SAVERS_MAX);
+    int wake = queue->idle && may_run(queue, list);
     pthread_mutex_unlock(&queue->lock);
     if (wake)
         pthread_cond_signal(&queue->filled);
@@ -108,19 +142,29 @@ void ligi_served_queue_end(ligi_served_queue *queue)
 
 /* --- workers --- */
 
+/* With the lock. In the order in which they came. */
+static ligi_served_job *pop_other(ligi_served_queue *queue)
+{
+    const ligi_served_job *change = queue->changes.first, *job = queue->jobs.first;
+    int first = change && (job == NULL || change->received_ns < job->received_ns);
+    return pop(queue, first && may_change(queue) ? &queue->changes : &queue->jobs);
+}
+
 /* With the lock. NULL: nothing that this worker may run. */
 static ligi_served_job *choose(ligi_served_worker *worker)
 {
     ligi_served_queue *queue = &worker->server->queue;
-    ligi_served_job *job = worker->saved ? pop(queue, &queue->jobs) : NULL;
+    ligi_served_job *job = worker->saved ? pop_other(queue) : NULL;
     worker->saved = 0;
-    if (job == NULL && queue->savers < SAVERS_MAX)
+    if (job == NULL && may_run(queue, &queue->saves))
         job = pop(queue, &queue->saves);
-    if (job != NULL && is_small_save(job)) {
-        queue->savers++;
-        worker->saver = 1;
-    }
-    return job ? job : pop(queue, &queue->jobs);
+    if (job == NULL)
+        job = pop_other(queue);
+    worker->saver = job && is_small_save(job);
+    worker->changer = job && is_change(job);
+    queue->savers += (size_t)worker->saver;
+    queue->changers += (size_t)worker->changer;
+    return job;
 }
 
 /* NULL: the queue is closed, and what is left belongs to other workers. */
@@ -149,25 +193,24 @@ static ligi_served_job *take_save(const ligi_served_worker *worker, size_t taken
     return job;
 }
 
-/* Another worker may run the saves that wait. With the lock; 1 if one should be woken. */
-static int leave_savers(ligi_served_worker *worker)
+/* Another worker may run the saves that wait. With the lock. */
+static void leave_savers(ligi_served_worker *worker)
 {
     ligi_served_queue *queue = &worker->server->queue;
-    if (!worker->saver)
-        return 0;
-    assert(queue->savers > 0);
+    assert(queue->savers >= (size_t)worker->saver);
+    queue->savers -= (size_t)worker->saver;
     worker->saver = 0;
-    queue->savers--;
-    return queue->idle && queue->saves.first != NULL;
 }
 
-static void end_group(ligi_served_worker *worker, size_t count)
+static void end_jobs(ligi_served_worker *worker, size_t count)
 {
     ligi_served_queue *queue = &worker->server->queue;
-    ligi_served_sync(worker);
-    worker->saved = 1;
     pthread_mutex_lock(&queue->lock);
-    int wake = leave_savers(worker);
+    leave_savers(worker);
+    assert(queue->changers >= (size_t)worker->changer);
+    queue->changers -= (size_t)worker->changer;
+    worker->changer = 0;
+    int wake = should_wake(queue);
     end_running(queue, count);
     pthread_mutex_unlock(&queue->lock);
     if (wake)
@@ -182,7 +225,9 @@ static void run_saves(ligi_served_worker *worker, ligi_served_job *job)
         ligi_served_request_run(worker, job);
         count++;
     }
-    end_group(worker, count);
+    ligi_served_sync(worker);
+    worker->saved = 1;
+    end_jobs(worker, count);
 }
 
 void ligi_served_queue_blocked(ligi_served_worker *worker)
@@ -192,7 +237,8 @@ void ligi_served_queue_blocked(ligi_served_worker *worker)
         return;
     ligi_served_sync(worker);
     pthread_mutex_lock(&queue->lock);
-    int wake = leave_savers(worker);
+    leave_savers(worker);
+    int wake = should_wake(queue);
     pthread_mutex_unlock(&queue->lock);
     if (wake)
         pthread_cond_signal(&queue->filled);
@@ -212,7 +258,7 @@ static lig_status run_worker(void *context, lig_ticket *ticket)
             job->work(job);
         else
             ligi_served_request_run(worker, job);
-        ligi_served_queue_end(&worker->server->queue);
+        end_jobs(worker, 1);
     }
     return LIG_OK;
 }
@@ -221,6 +267,7 @@ lig_status ligi_served_queue_start(lig_server *server, size_t workers)
 {
     ligi_served_queue *queue = &server->queue;
     LIG_TRY(ligi_calloc(&queue->workers, workers, sizeof *queue->workers, "workers"));
+    queue->worker_max = workers;
     for (size_t i = 0; i < workers; i++) {
         ligi_served_worker *worker = &queue->workers[i];
         worker->server = server;
