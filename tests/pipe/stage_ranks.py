@@ -87,6 +87,7 @@ def checkpoint(
             schedule.step(words, target=target, losses=found)
             optimizer.step()
             losses.append(sum(one.item() for one in found) / MICROBATCHES if found else None)
-            saved: Any = ck.save(step + 1, **parts, metrics={"loss": losses[-1] or 0.0})
+            metrics = {"loss": losses[-1]} if found else None  # on the rank of the last stage
+            saved: Any = ck.save(step + 1, **parts, metrics=metrics)
     weights = {n: t.tolist() for stage in mine for n, t in stage.state_dict().items()}
     return {"losses": losses, "weights": weights, "bytes": saved.bytes, "own": saved.own_bytes}

@@ -165,10 +165,10 @@ class Checkpointer:
         frameworks, so that a restored run continues bit for bit. With several ranks, random states
         and parts without tensors are saved for each rank, and so are parts that are neither models
         nor optimizers and have less than 64 KiB of whole tensors, such as the state of a data
-        loader. The other plain values, `extra` and `metrics` are those of rank 0; so are buffers of
-        models, and small tensors that are not parameters. Pipeline stages, or lists of them, are
-        saved as one model under the original's names, with the states of their optimizers by
-        parameter name: every rank passes its own."""
+        loader. The other plain values and `extra` are those of rank 0; so are buffers of models,
+        and small tensors that are not parameters. A metric is that of the lowest rank that passes
+        it. Pipeline stages, or lists of them, are saved as one model under the original's names,
+        with the states of their optimizers by parameter name: every rank passes its own."""
         kept = Snapshot(snapshot, snapshot_bytes, gpu_reserve)
         collective = self._job()
         rank = collective.ranks.rank if collective else 0

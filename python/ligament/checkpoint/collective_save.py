@@ -451,6 +451,7 @@ class _Save:
                 "own": self.held.own,
                 "pieces": self.held.piece_nodes(),
                 "samples": self.held.samples,
+                "metrics": {name: float(value) for name, value in self.metrics.items()},
             }
         except Exception as error:
             failure, message = error, packed(error)
@@ -518,7 +519,9 @@ class _Save:
         except (ValueError, KeyError, TypeError) as error:
             raise Error(f"a rank sent an invalid part: {error}") from None
         meta = None if self.held.meta is None else json.dumps(self.held.meta, allow_nan=False)
-        metrics = self.metrics or None
-        options = (_REPLACE, None, metrics, None, meta, structure, self.graphs, None, None)
+        metrics: dict[str, float] = {}
+        for part in parts:  # the loss of a pipeline is known to the rank of the last stage only
+            metrics = metrics | part["metrics"] | metrics
+        options = (_REPLACE, None, metrics or None, None, meta, structure, self.graphs, None, None)
         self.joined = self.core.join(self.name, blobs, options)
         self.after()

@@ -186,10 +186,11 @@ def resume(rank: int, size: int, folder: str, name: str, stop: int, seed: int) -
 
 
 def history(rank: int, size: int, folder: str) -> dict[str, Any]:
-    """Saves more steps than are kept; the metrics are those of rank 0."""
+    """Saves more steps than are kept; a metric is that of the lowest rank that passes it."""
     with Checkpointer(f"{folder}/store", keep=1, timeout=TIMEOUT) as ck:
         for step in range(4):
-            ck.save(step, model={"w": torch.zeros(3)}, metrics={"loss": step + rank / 2})
+            metrics = {"loss": step + rank / 2} | ({"last": float(step)} if rank else {})
+            ck.save(step, model={"w": torch.zeros(3)}, metrics=metrics)
         found = [[point.step, point.metrics] for point in ck.history()]
         return {"steps": ck.steps(), "history": found}
 

@@ -121,7 +121,7 @@ def test_buffers_are_those_of_one_rank(run: Run) -> None:
 
 def test_the_history_of_a_run_of_ranks(run: Run) -> None:
     for answer in results(run("history", 2)):
-        want = [[step, {"loss": float(step)}] for step in range(4)]
+        want = [[step, {"loss": float(step), "last": float(step)}] for step in range(4)]
         assert answer == {"steps": [3], "history": want}
 
 
