@@ -14,6 +14,23 @@ static void line(const char *title, const char *text)
     putchar('\n');
 }
 
+/* A long meta, such as the history of a run, is cut between two characters. */
+static void print_meta(const char *text)
+{
+    enum { SHOWN = 400 };
+    size_t bytes = strlen(text), end = bytes;
+    if (bytes > SHOWN)
+        for (end = SHOWN; ((unsigned char)text[end] & 0xc0) == 0x80;)
+            end--;
+    char shown[SHOWN + 1];
+    snprintf(shown, sizeof shown, "%.*s", (int)end, text);
+    printf("%-9s ", "meta");
+    cli_put_escaped(stdout, shown);
+    if (end < bytes)
+        printf("... and %zu more bytes (--json prints all)", bytes - end);
+    putchar('\n');
+}
+
 static void print_pairs(const lig_model *model)
 {
     for (size_t i = 0; i < model->metric_count; i++) {
@@ -77,7 +94,7 @@ static void print_head(const lig_model *model)
     }
     print_pairs(model);
     if (model->meta != NULL && model->meta[0] != '\0')
-        line("meta", model->meta);
+        print_meta(model->meta);
 }
 
 /* Long lineages are truncated. */

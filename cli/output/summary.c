@@ -90,8 +90,8 @@ static void print_text(const summary *self)
     cli_size_text(self->stats.stored_bytes, stored, sizeof stored);
     printf("%-9s ", "store");
     cli_put_escaped(stdout, lig_store_uri(self->store));
-    printf("\n%-9s %llu, %s in %llu tensors\n", "models", (unsigned long long)self->stats.models,
-           size, (unsigned long long)self->stats.tensors);
+    printf("\n%-9s %llu, %s in %llu tensor%s\n", "models", (unsigned long long)self->stats.models,
+           size, (unsigned long long)self->stats.tensors, self->stats.tensors == 1 ? "" : "s");
     printf("%-9s %s\n", "stored", stored);
     print_newest(self);
     print_runs(self);

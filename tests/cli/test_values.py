@@ -56,6 +56,17 @@ def test_values_are_shown(ligament: Any, tmp_path: Path, tree: dict[str, Any]) -
     assert json.loads(ligament("show", "m.safetensors", "--json"))[0]["values"] == values
 
 
+def test_a_long_meta_is_cut(ligament: Any, tmp_path: Path) -> None:
+    with library.Store(tmp_path / "s") as store:
+        store.save("short", {"w": np.ones(3)}, meta={"lr": 0.1})
+        assert "in 1 tensor\n" in ligament("show", "s")
+        store.save("long", {"w": np.ones(3)}, meta={"text": "\u00e9" * 1000})
+    assert 'meta      {"lr": 0.1}\n' in ligament("show", "s#short")
+    (line,) = [one for one in ligament("show", "s#long").splitlines() if one.startswith("meta")]
+    assert len(line) < 500 and line.endswith("more bytes (--json prints all)")
+    assert ligament.json("show", "s#long")[0]["meta"] == {"text": "\u00e9" * 1000}
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_completion(ligament: Any, tmp_path: Path) -> None:
     with library.Store(tmp_path / "s") as store:
