@@ -14,23 +14,24 @@ from ligament.plural import count
 if TYPE_CHECKING:
     from ligament.pipe.plan import Plan
 
+# Programs without CSS variables (librsvg, Inkscape, CairoSVG) use the colour before each of them.
 STYLE = """
 .lig { font: 12px system-ui, sans-serif; --ink: #1c2430; --soft: #667085; --line: #d0d5dd;
   --back: #ffffff; }
-.lig text { fill: var(--ink); }
-.lig .soft { fill: var(--soft); }
+.lig text { fill: #1c2430; fill: var(--ink); }
+.lig .soft { fill: #667085; fill: var(--soft); }
 .lig .head { font-weight: 600; font-size: 14px; }
 .lig .small { font-size: 10px; }
-.lig .frame { fill: none; stroke: var(--line); }
-.lig .back { fill: var(--back); }
-.lig .block { stroke: var(--back); stroke-width: .6; }
+.lig .frame { fill: none; stroke: #d0d5dd; stroke: var(--line); }
+.lig .back { fill: #ffffff; fill: var(--back); }
+.lig .block { stroke: #ffffff; stroke: var(--back); stroke-width: .6; }
 .lig .thin { stroke: none; }
-.lig .block:hover, .lig .event:hover { stroke: var(--ink); }
-.lig .flow { fill: none; stroke: var(--soft); opacity: .35; }
+.lig .block:hover, .lig .event:hover { stroke: #1c2430; stroke: var(--ink); }
+.lig .flow { fill: none; stroke: #667085; stroke: var(--soft); opacity: .35; }
 .lig .flow:hover { opacity: 1; stroke: #d92d20; }
 .lig .bound { stroke: #d92d20; stroke-dasharray: 4 3; }
-.lig .rail { fill: var(--line); opacity: .45; }
-.lig .event { stroke: var(--back); stroke-width: .4; }
+.lig .rail { fill: #d0d5dd; fill: var(--line); opacity: .45; }
+.lig .event { stroke: #ffffff; stroke: var(--back); stroke-width: .4; }
 .lig .mark { font-size: 9px; pointer-events: none; }
 .lig .onbar { fill: #10151d; pointer-events: none; }
 @media (prefers-color-scheme: dark) {
