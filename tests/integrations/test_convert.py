@@ -409,6 +409,13 @@ def test_files_of_keras_itself(warm_tensorflow: Any) -> None:
     assert done.stdout.endswith("ok\n"), done.stderr
 
 
+@pytest.mark.parametrize("data", [b"", b"hello world\n", b"junk\n", b"\x80\x02."])
+def test_a_file_that_torch_did_not_write(data: bytes) -> None:
+    Path("bad.pt").write_bytes(data)
+    with pytest.raises(ligament.CorruptError, match=r"'bad.pt': it is damaged, or is not a file"):
+        convert("bad.pt", "store#bad")
+
+
 def test_hostile_keras_files() -> None:
     def refused(sentence: str, **entries: bytes) -> None:
         with zipfile.ZipFile("bad.keras", "w", zipfile.ZIP_DEFLATED) as out:

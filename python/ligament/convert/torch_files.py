@@ -26,6 +26,8 @@ def weights_only(source: Any, name: str, mapped: bool = False) -> Any:
                 + ", which are not unpickled (save the state_dict() instead)"
             ) from None
         first = said.splitlines()[0][:300]
+        if isinstance(error, KeyError | IndexError | EOFError):  # of its unpickler
+            first = "it is damaged, or is not a file of torch.save"
         raise CorruptError(f"torch cannot read '{name}': {first}") from None
 
 
