@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const uint64_t piece_bytes = UINT64_C(4) << 20;
@@ -37,8 +39,23 @@ lig_status cli_fail_taken(const char *path)
     return lig_fail(LIG_E_EXISTS, "'%s' already exists (use --replace to overwrite it)", path);
 }
 
+/* The rename would replace a device, a pipe or /dev/stdout, which may lead to a file, by a file. */
+static lig_status check_kind(const char *path)
+{
+    static const char stream[] = "/proc/";
+    struct stat facts;
+    char target[sizeof stream - 1];
+    ssize_t bytes = readlink(path, target, sizeof target);
+    int is_stream = bytes == sizeof target && memcmp(target, stream, sizeof target) == 0;
+    if (is_stream ||
+        (stat(path, &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode)))
+        return lig_fail(LIG_E_INVALID, "cannot write '%s': it exists and is not a file", path);
+    return LIG_OK;
+}
+
 lig_status cli_outfile_open(cli_outfile *out, const char *path)
 {
+    LIG_TRY(check_kind(path));
     char *copy;
     *out = (cli_outfile){.fd = -1};
     LIG_TRY(cli_format(&copy, "%s", path));

@@ -1,6 +1,8 @@
 """tree, alias, tag, metric, rename, diff, ls --where and the summary of a store."""
 
 import json
+import os
+import stat
 import xml.etree.ElementTree as xml
 
 import ml_dtypes
@@ -142,6 +144,11 @@ def test_drawings(ligament, store, tmp_path):
     assert dot.count(" -> ") == 4 and '[label="b/<&\\"\\\\x1b\\nown' in dot
     assert ligament("tree", "store", "--svg", "-") == (tmp_path / "t.svg").read_text()
     assert "none/t.svg" in ligament.fails("tree", "store", "--svg", "none/t.svg")
+    os.mkfifo(tmp_path / "pipe.svg")
+    os.symlink("/proc/self/fd/1", tmp_path / "stdout.svg")  # as /dev/stdout
+    for name in ("pipe.svg", "stdout.svg"):
+        assert "is not a file" in ligament.fails("tree", "store", "--svg", name)
+        assert not stat.S_ISREG((tmp_path / name).lstat().st_mode)
 
 
 def test_long_chain(ligament, tmp_path):
