@@ -23,10 +23,7 @@ static int checkpoint_init(PyObject *object, PyObject *args, PyObject *kwargs)
         PyErr_NoMemory();
         return -1;
     }
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_checkpoint_open(&self->checkpoint, name, text);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_checkpoint_open(&self->checkpoint, name, text));
     if (status == LIG_OK)
         return 0;
     ligi_py_raise(state, status);
@@ -184,10 +181,7 @@ static PyObject *plugin_load(PyObject *module, PyObject *path)
     if (!text)
         return NULL;
     const char *name = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_plugin_load(text, &name);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_plugin_load(text, &name));
     return status == LIG_OK ? PyUnicode_FromString(name) : ligi_py_raise(state, status);
 }
 

@@ -31,6 +31,15 @@ PyObject *ligi_py_raise(const ligi_py_state *state, lig_status status);
 /* None for LIG_OK; otherwise, or if an exception is set, the same. */
 PyObject *ligi_py_none(const ligi_py_state *state, lig_status status);
 
+/* The value of a call that runs without the GIL. */
+#define LIGI_PY_UNLOCKED(call)                                                                     \
+    __extension__({                                                                                \
+        PyThreadState *ligi_unlocked = PyEval_SaveThread();                                        \
+        __typeof__(call) ligi_value = (call);                                                      \
+        PyEval_RestoreThread(ligi_unlocked);                                                       \
+        ligi_value;                                                                                \
+    })
+
 /* Raises `status` with the given text; returns NULL. With a NULL state it is a RuntimeError. */
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
     LIG_PRINTF(3, 4);

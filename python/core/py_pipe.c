@@ -345,10 +345,7 @@ static PyObject *make_plan(PyObject *module, PyObject *args, planner run, int gi
         (given && read_plan(&for_plan, graph.node_count, &plan) < 0))
         goto free_plan;
     uint32_t *const places = plan.stage + 2 * (size_t)graph.node_count;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = run(&graph, &options, &plan);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(run(&graph, &options, &plan));
     if (status != LIG_OK) {
         ligi_py_raise(state, status);
         goto free_plan;
@@ -463,9 +460,7 @@ static PyObject *pipe_simulate(PyObject *module, PyObject *args)
         goto free_line;
     }
     line.device_bytes = line.device_busy_ms + stages.device_count;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_pipe_simulate(&stages, schedule, microbatches, &line);
-    Py_END_ALLOW_THREADS
+    status = LIGI_PY_UNLOCKED(lig_pipe_simulate(&stages, schedule, microbatches, &line));
     made =
         status == LIG_OK ? timeline_dict(&line, stages.device_count) : ligi_py_raise(state, status);
 free_line:

@@ -497,10 +497,8 @@ static PyObject *follow(PyObject *module, PyObject *args)
     unsigned long long stream;
     if (!PyArg_ParseTuple(args, "iK", &device, &stream))
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_memory_follow(LIG_MEMORY_CUDA, device, (void *)(uintptr_t)stream);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_memory_follow(LIG_MEMORY_CUDA, device, (void *)(uintptr_t)stream));
     return ligi_py_none(ligi_py_state_of(module), status);
 }
 

@@ -68,10 +68,7 @@ static PyObject *ticket_wait(PyObject *object, PyObject *args)
     for (;;) {
         int64_t slice = next_slice(left);
         int over = lig_ticket_done(self->ticket);
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_ticket_wait(self->ticket, slice);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(lig_ticket_wait(self->ticket, slice));
         if (status == LIG_OK)
             Py_RETURN_NONE;
         if (status != LIG_E_TIMEOUT || over || left == 0)
@@ -93,10 +90,7 @@ static PyObject *ticket_progress(PyObject *object, PyObject *args)
     if (left == -2)
         return NULL;
     uint64_t done = 0;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ticket_progress(self->ticket, seen, left, &done);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_ticket_progress(self->ticket, seen, left, &done));
     if (status != LIG_OK && status != LIG_E_TIMEOUT)
         return ligi_py_raise(ligi_py_state_of(object), status);
     return PyLong_FromUnsignedLongLong(done);

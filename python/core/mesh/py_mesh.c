@@ -120,11 +120,8 @@ static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
     }
     options.secret = secret.buf;
     options.secret_bytes = (size_t)secret.len;
-    lig_status status;
     lig_mesh *mesh = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_open(&mesh, &options);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_mesh_open(&mesh, &options));
     if (secret.obj)
         PyBuffer_Release(&secret);
     if (status != LIG_OK) {
@@ -213,11 +210,9 @@ static PyObject *mesh_push_pull(PyObject *object, PyObject *args)
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         goto keys;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = on.given ? lig_mesh_push_pull_on(mesh, &request, on.stream, &handler)
-                      : lig_mesh_push_pull(mesh, &request, &handler);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(on.given ? lig_mesh_push_pull_on(mesh, &request, on.stream, &handler)
+                                  : lig_mesh_push_pull(mesh, &request, &handler));
     ligi_py_mesh_leave(object);
     result = status == LIG_OK ? keep(kept, handler, item)
                               : ligi_py_raise(ligi_py_state_of(object), status);
@@ -253,10 +248,8 @@ static PyObject *mesh_wait(PyObject *object, PyObject *args)
     lig_status status;
     for (;;) {
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS
-        status = on.given ? lig_mesh_wait_on(mesh, handler, on.stream, slice)
-                          : lig_mesh_wait(mesh, handler, slice);
-        Py_END_ALLOW_THREADS
+        status = LIGI_PY_UNLOCKED(on.given ? lig_mesh_wait_on(mesh, handler, on.stream, slice)
+                                           : lig_mesh_wait(mesh, handler, slice));
         left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0)
             break;
@@ -277,10 +270,7 @@ static PyObject *mesh_done(PyObject *object, PyObject *number)
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    int done;
-    Py_BEGIN_ALLOW_THREADS
-    done = lig_mesh_done(mesh, handler);
-    Py_END_ALLOW_THREADS
+    int done = LIGI_PY_UNLOCKED(lig_mesh_done(mesh, handler));
     ligi_py_mesh_leave(object);
     return PyBool_FromLong(done);
 }
@@ -291,11 +281,7 @@ static PyObject *mesh_cancel(PyObject *object, PyObject *number)
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_cancel(mesh, handler);
-    Py_END_ALLOW_THREADS
-    return ligi_py_mesh_finish(object, status);
+    return ligi_py_mesh_finish(object, LIGI_PY_UNLOCKED(lig_mesh_cancel(mesh, handler)));
 }
 
 static PyObject *mesh_handlers(PyObject *object, PyObject *number)
@@ -306,10 +292,8 @@ static PyObject *mesh_handlers(PyObject *object, PyObject *number)
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(
+        lig_mesh_get_all_handlers(mesh, handler, handlers, 2 * LIG_MESH_TENSORS_MAX, &count));
     ligi_py_mesh_leave(object);
     return status == LIG_OK ? ligi_py_u64_list(handlers, count)
                             : ligi_py_raise(ligi_py_state_of(object), status);
@@ -322,10 +306,7 @@ static PyObject *mesh_trace(PyObject *object, PyObject *number)
     lig_mesh *mesh = PyErr_Occurred() ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_fetch_trace(mesh, handler, stamps);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_mesh_fetch_trace(mesh, handler, stamps));
     ligi_py_mesh_leave(object);
     return status == LIG_OK ? ligi_py_u64_list(stamps, LIG_MESH_STAMPS)
                             : ligi_py_raise(ligi_py_state_of(object), status);
@@ -343,22 +324,15 @@ static PyObject *mesh_barrier(PyObject *object, PyObject *args)
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_barrier(mesh, with, timeout_ns);
-    Py_END_ALLOW_THREADS
-    return ligi_py_mesh_finish(object, status);
+    return ligi_py_mesh_finish(object, LIGI_PY_UNLOCKED(lig_mesh_barrier(mesh, with, timeout_ns)));
 }
 
 lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left)
 {
     ligi_py_mesh *self = (ligi_py_mesh *)object;
     for (;;) {
-        lig_status status;
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS
-        status = call(self->mesh, slice);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(call(self->mesh, slice));
         left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || self->closing || PyErr_CheckSignals() < 0)
             return status;
@@ -391,10 +365,8 @@ static PyObject *mesh_members(PyObject *object, PyObject *unused)
     PyObject *list = NULL;
     if (!mesh)
         goto members;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_members(mesh, members, LIG_MESH_MEMBERS_MAX + 1, &count);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_mesh_members(mesh, members, LIG_MESH_MEMBERS_MAX + 1, &count));
     ligi_py_mesh_leave(object);
     list = status == LIG_OK ? PyList_New(0) : ligi_py_raise(ligi_py_state_of(object), status);
     for (size_t i = 0; list && i < count; i++) {
@@ -417,10 +389,7 @@ static PyObject *mesh_stats(PyObject *object, PyObject *unused)
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_stats_get(mesh, &stats);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_mesh_stats_get(mesh, &stats));
     ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(ligi_py_state_of(object), status);
@@ -452,11 +421,7 @@ static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_trace_to(mesh, path);
-    Py_END_ALLOW_THREADS
-    return ligi_py_mesh_finish(object, status);
+    return ligi_py_mesh_finish(object, LIGI_PY_UNLOCKED(lig_mesh_trace_to(mesh, path)));
 }
 
 static PyObject *mesh_rank(PyObject *object, void *unused)

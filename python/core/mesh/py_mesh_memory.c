@@ -16,10 +16,7 @@ PyObject *ligi_py_mesh_empty(PyObject *object, PyObject *number)
     if (!mesh)
         return NULL;
     void *data;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_empty(mesh, bytes, &data);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_mesh_empty(mesh, bytes, &data));
     ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
@@ -48,10 +45,7 @@ PyObject *ligi_py_mesh_empty_on(PyObject *object, PyObject *args)
         return NULL;
     void *data;
     lig_mesh_hold *hold;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_empty_on(mesh, device, bytes, &data, &hold);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_mesh_empty_on(mesh, device, bytes, &data, &hold));
     ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
@@ -74,11 +68,8 @@ PyObject *ligi_py_mesh_flag(PyObject *object, PyObject *args)
         return NULL;
     step.flag = (int64_t *)(uintptr_t)flag;
     step.sequence = (int64_t *)(uintptr_t)sequence;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_flag(mesh, &step, (void *)(uintptr_t)stream);
-    Py_END_ALLOW_THREADS
-    return ligi_py_mesh_finish(object, status);
+    return ligi_py_mesh_finish(
+        object, LIGI_PY_UNLOCKED(lig_mesh_flag(mesh, &step, (void *)(uintptr_t)stream)));
 }
 
 static void drop_owner(void *owner)
@@ -100,10 +91,8 @@ PyObject *ligi_py_mesh_flag_map(PyObject *object, PyObject *args)
     if (!mesh)
         return NULL;
     void *mapped;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_flag_map(mesh, device, (void *)(uintptr_t)address, &mapped);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_mesh_flag_map(mesh, device, (void *)(uintptr_t)address, &mapped));
     ligi_py_mesh_leave(object);
     if (status != LIG_OK)
         return ligi_py_raise(state, status);

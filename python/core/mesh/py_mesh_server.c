@@ -83,11 +83,9 @@ static lig_status take(lig_mesh *mesh, uint32_t mode, int64_t left, lig_mesh_arr
                        size_t room, size_t *count)
 {
     for (;;) {
-        lig_status status;
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_mesh_get_batch(mesh, mode, slice, arrivals, room, count);
-        Py_END_ALLOW_THREADS
+        lig_status status =
+            LIGI_PY_UNLOCKED(lig_mesh_get_batch(mesh, mode, slice, arrivals, room, count));
         left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || PyErr_CheckSignals() < 0)
             return status;
@@ -152,12 +150,10 @@ PyObject *ligi_py_mesh_respond(PyObject *object, PyObject *args)
     lig_mesh *mesh = timeout_ns == -2 ? NULL : ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = on.given ? lig_mesh_respond_on(mesh, handler, batch->tensors, batch->count, on.stream,
-                                            timeout_ns)
-                      : lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(
+        on.given ? lig_mesh_respond_on(mesh, handler, batch->tensors, batch->count, on.stream,
+                                       timeout_ns)
+                 : lig_mesh_respond(mesh, handler, batch->tensors, batch->count, timeout_ns));
     ligi_py_mesh_leave(object);
     return sent(object, status);
 }
@@ -190,13 +186,10 @@ PyObject *ligi_py_mesh_respond_rows(PyObject *object, PyObject *args)
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         goto numbers;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
     lig_mesh_rows what = {batch->tensors, (const int64_t *)rows, handlers, count};
-    status = on.given
-                 ? lig_mesh_respond_vec_on(mesh, &what, on.stream, timeout_ns)
-                 : lig_mesh_respond_vec(mesh, what.buffer, what.rows, handlers, count, timeout_ns);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(
+        on.given ? lig_mesh_respond_vec_on(mesh, &what, on.stream, timeout_ns)
+                 : lig_mesh_respond_vec(mesh, what.buffer, what.rows, handlers, count, timeout_ns));
     ligi_py_mesh_leave(object);
     result = sent(object, status);
 numbers:
@@ -215,11 +208,8 @@ PyObject *ligi_py_mesh_refuse(PyObject *object, PyObject *args)
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_mesh_refuse(mesh, handler, (lig_status)number, sentence);
-    Py_END_ALLOW_THREADS
-    return ligi_py_mesh_finish(object, status);
+    return ligi_py_mesh_finish(
+        object, LIGI_PY_UNLOCKED(lig_mesh_refuse(mesh, handler, (lig_status)number, sentence)));
 }
 
 PyObject *ligi_py_mesh_settle(PyObject *object, PyObject *timeout)

@@ -57,10 +57,7 @@ static int rows_init(PyObject *object, PyObject *args, PyObject *named)
     self->rows.decay = next_number(&from);
     if (PyErr_Occurred())
         return -1;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_device_rows_load(self->device);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_device_rows_load(self->device));
     if (status != LIG_OK)
         ligi_py_raise(ligi_py_state_of(object), status);
     return status == LIG_OK ? 0 : -1;
@@ -94,10 +91,8 @@ static PyObject *rows_find(PyObject *object, PyObject *args)
     int missing = 0;
     if (read_lookup(args, &stream, &batch) < 0)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_device_rows_find(&self->rows, self->device, stream, &batch, &missing);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_device_rows_find(&self->rows, self->device, stream, &batch, &missing));
     return status == LIG_OK ? PyBool_FromLong(!missing)
                             : ligi_py_raise(ligi_py_state_of(object), status);
 }
@@ -109,10 +104,8 @@ static PyObject *rows_sum(PyObject *object, PyObject *args)
     void *stream;
     if (read_lookup(args, &stream, &batch) < 0)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_device_rows_sum(&self->rows, self->device, stream, &batch);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_device_rows_sum(&self->rows, self->device, stream, &batch));
     return ligi_py_none(ligi_py_state_of(object), status);
 }
 
@@ -132,10 +125,8 @@ static PyObject *rows_step(PyObject *object, PyObject *args)
     batch.rate = next_number(&from);
     if (PyErr_Occurred())
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_device_rows_step(&self->rows, self->device, stream, &batch);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_device_rows_step(&self->rows, self->device, stream, &batch));
     return ligi_py_none(ligi_py_state_of(object), status);
 }
 

@@ -115,11 +115,8 @@ static int read_tables(PyObject *given, tables *self)
 
 static int open_params(ligi_py_params *self, const lig_params_options *options)
 {
-    lig_status status;
     lig_params *params = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_open(&params, options);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_open(&params, options));
     if (status != LIG_OK) {
         ligi_py_raise(ligi_py_state_of((PyObject *)self), status);
         return -1;
@@ -212,9 +209,7 @@ static PyObject *params_shutdown(PyObject *object, PyObject *timeout)
     lig_status status;
     for (;;) {
         int64_t slice = ligi_py_slice(left);
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_params_shutdown(params, slice);
-        Py_END_ALLOW_THREADS
+        status = LIGI_PY_UNLOCKED(lig_params_shutdown(params, slice));
         left -= left < 0 ? 0 : slice;
         if (status != LIG_E_TIMEOUT || left == 0 || self->closing || PyErr_CheckSignals() < 0)
             break;
@@ -233,11 +228,7 @@ static PyObject *params_barrier(PyObject *object, PyObject *timeout)
     lig_params *params = timeout_ns == -2 ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_barrier(params, timeout_ns);
-    Py_END_ALLOW_THREADS
-    return ended(object, status);
+    return ended(object, LIGI_PY_UNLOCKED(lig_params_barrier(params, timeout_ns)));
 }
 
 typedef lig_status (*keeping)(lig_params *, const char *, const char *, int64_t);
@@ -252,11 +243,7 @@ static PyObject *keep_call(PyObject *object, PyObject *args, keeping call)
     lig_params *params = timeout_ns == -2 ? NULL : ligi_py_params_enter(object);
     if (!params)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = call(params, uri, model, timeout_ns);
-    Py_END_ALLOW_THREADS
-    return ended(object, status);
+    return ended(object, LIGI_PY_UNLOCKED(call(params, uri, model, timeout_ns)));
 }
 
 static PyObject *params_save(PyObject *object, PyObject *args)
@@ -357,10 +344,7 @@ static PyObject *params_enable_sampling(PyObject *object, PyObject *args)
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
         goto weights;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_enable_sampling(params, &sampling);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_enable_sampling(params, &sampling));
     if (status == LIG_OK)
         ((ligi_py_params *)object)->sample_length = sampled_length(params, &sampling);
     result = ended(object, status);
@@ -376,10 +360,7 @@ static PyObject *params_stats(PyObject *object, PyObject *unused)
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_stats_get(params, &s);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_stats_get(params, &s));
     PyObject *none = ended(object, status);
     if (!none)
         return NULL;
@@ -400,11 +381,7 @@ static PyObject *params_stats_reset(PyObject *object, PyObject *unused)
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_stats_reset(params);
-    Py_END_ALLOW_THREADS
-    return ended(object, status);
+    return ended(object, LIGI_PY_UNLOCKED(lig_params_stats_reset(params)));
 }
 
 static PyObject *params_facts(PyObject *object, PyObject *unused)

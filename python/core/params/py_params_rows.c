@@ -156,10 +156,9 @@ PyObject *ligi_py_worker_pull(LIGI_PY_FAST)
         status = lig_params_pull_if_local(worker, rows.keys.data, rows.keys.count, rows.values.data,
                                           rows.values.count, &here);
     if (status == LIG_OK && !here) {
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_params_pull(worker, rows.keys.data, rows.keys.count, rows.values.data,
-                                 rows.values.count, &rows.ticket);
-        Py_END_ALLOW_THREADS
+        status =
+            LIGI_PY_UNLOCKED(lig_params_pull(worker, rows.keys.data, rows.keys.count,
+                                             rows.values.data, rows.values.count, &rows.ticket));
     }
     PyObject *result = settle(object, &rows, status, 1);
     rows_drop(&rows);
@@ -184,10 +183,8 @@ static PyObject *give(PyObject *object, const ligi_py_call *call, issue issue_ro
         status = issue_rows(worker, rows.keys.data, rows.keys.count, rows.values.data,
                             rows.values.count, &rows.ticket);
     } else {
-        Py_BEGIN_ALLOW_THREADS
-        status = issue_rows(worker, rows.keys.data, rows.keys.count, rows.values.data,
-                            rows.values.count, &rows.ticket);
-        Py_END_ALLOW_THREADS
+        status = LIGI_PY_UNLOCKED(issue_rows(worker, rows.keys.data, rows.keys.count,
+                                             rows.values.data, rows.values.count, &rows.ticket));
     }
     PyObject *result = settle(object, &rows, status, 0);
     rows_drop(&rows);
@@ -231,10 +228,7 @@ PyObject *ligi_py_worker_push_sums(LIGI_PY_FAST)
     }
     lig_params_gradients gradients = {rows.keys.data, rows.keys.count, placed ? places.data : NULL,
                                       rows.values.data, rows.values.count};
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_push_sums(worker, &gradients, &rows.ticket);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_push_sums(worker, &gradients, &rows.ticket));
     result = settle(object, &rows, status, 0);
 places:
     if (placed)
@@ -277,10 +271,8 @@ static PyObject *access_rows(PyObject *object, const ligi_py_call *call, int wri
         goto body;
     lig_params_rows bodies = {rows.keys.data,    rows.keys.count, rows.values.data,
                               rows.values.count, body.data,       body.count};
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = writes ? lig_params_set_rows(worker, &bodies) : lig_params_get_rows(worker, &bodies);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(writes ? lig_params_set_rows(worker, &bodies)
+                                                : lig_params_get_rows(worker, &bodies));
     if (status != LIG_OK)
         ligi_py_raise(self->state, status);
     else if (writes ||
@@ -321,11 +313,8 @@ PyObject *ligi_py_worker_pull_if_local(LIGI_PY_FAST)
     PyObject *result = NULL;
     if (rows_read(self, given, 1, &rows) < 0)
         goto worker;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_pull_if_local(worker, rows.keys.data, rows.keys.count, rows.values.data,
-                                      rows.values.count, &here);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_pull_if_local(
+        worker, rows.keys.data, rows.keys.count, rows.values.data, rows.values.count, &here));
     if (status != LIG_OK)
         ligi_py_raise(self->state, status);
     else if (!here || ligi_py_flat_written(&rows.values) == 0)
@@ -377,11 +366,8 @@ PyObject *ligi_py_worker_pull_sample(LIGI_PY_FAST)
         return NULL;
     if (read_sample(self, given, &rows) < 0)
         goto rows;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_pull_sample(worker, sample, rows.keys.data, rows.keys.count,
-                                    rows.values.data, &rows.ticket);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_pull_sample(
+        worker, sample, rows.keys.data, rows.keys.count, rows.values.data, &rows.ticket));
     result = settle(object, &rows, status, 2);
 rows:
     rows_drop(&rows);
@@ -410,9 +396,7 @@ PyObject *ligi_py_worker_intent(LIGI_PY_FAST)
     if (keys.count <= 64 * QUICK_KEYS) {
         status = lig_params_intent(worker, keys.data, keys.count, start, end);
     } else {
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_params_intent(worker, keys.data, keys.count, start, end);
-        Py_END_ALLOW_THREADS
+        status = LIGI_PY_UNLOCKED(lig_params_intent(worker, keys.data, keys.count, start, end));
     }
     result = status == LIG_OK ? PyLong_FromLong(-1) : ligi_py_raise(self->state, status);
     ligi_py_flat_drop(&keys);

@@ -69,10 +69,7 @@ PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
         Py_XDECREF(kept);
         return NULL;
     }
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_worker_open(&self->worker, params, id);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_worker_open(&self->worker, params, id));
     if (status != LIG_OK) {
         Py_DECREF(kept);
         ligi_py_raise(state, status);
@@ -183,10 +180,7 @@ static void let_go(ligi_py_params_worker *self, int64_t ticket)
 lig_status ligi_py_worker_await(PyObject *object, int64_t ticket, int64_t timeout_ns)
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_wait(self->worker, ticket, timeout_ns);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_params_wait(self->worker, ticket, timeout_ns));
     if (!PyErr_Occurred() &&
         (status == LIG_OK || (status != LIG_E_TIMEOUT && lig_params_done(self->worker, ticket))))
         let_go(self, ticket);
@@ -244,9 +238,7 @@ static PyObject *worker_done(LIGI_PY_FAST)
         return NULL;
     int done = 1;
     if (ticket != LIG_PARAMS_LOCAL) {
-        Py_BEGIN_ALLOW_THREADS
-        done = lig_params_done(worker, ticket);
-        Py_END_ALLOW_THREADS
+        done = LIGI_PY_UNLOCKED(lig_params_done(worker, ticket));
     }
     ligi_py_worker_leave(object);
     return PyBool_FromLong(done);
@@ -276,10 +268,7 @@ static PyObject *wait_in(LIGI_PY_FAST, waiting call)
     lig_params_worker *worker = ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = call(worker, timeout_ns);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(call(worker, timeout_ns));
     if (status == LIG_OK && call != lig_params_worker_barrier)
         PyDict_Clear(((ligi_py_params_worker *)object)->kept);
     return leave(object, status, timeout_ns);
@@ -344,10 +333,8 @@ static PyObject *worker_prepare_sample(LIGI_PY_FAST)
     if (!worker)
         return NULL;
     int64_t sample = 0;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_params_prepare_sample(worker, (uint64_t)wanted, start, end, &sample);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_params_prepare_sample(worker, (uint64_t)wanted, start, end, &sample));
     PyObject *none = leave(object, status, LIG_FOREVER);
     Py_XDECREF(none);
     return none ? PyLong_FromLongLong(sample) : NULL;

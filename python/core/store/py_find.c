@@ -211,12 +211,9 @@ static PyObject *find_with(ligi_py_store *self, const lig_graph *graph,
     lig_store *store = ligi_py_store_enter(self);
     lig_match **list = NULL;
     size_t count = 0;
-    lig_status status;
     if (!store)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_find(store, graph, options, &list, &count);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_store_find(store, graph, options, &list, &count));
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? matches_list(ligi_py_state_of((PyObject *)self), list, count) : NULL;

@@ -59,10 +59,7 @@ PyObject *ligi_py_store_lineage(PyObject *object, PyObject *which)
         return NULL;
     lig_model *model = NULL;
     lig_lineage *lineage = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = find_family(store, &version, &model, &lineage);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(find_family(store, &version, &model, &lineage));
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? family_tuple(state, model, lineage) : NULL;

@@ -19,10 +19,7 @@ static int lock_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!store)
         return -1;
     lig_lock *taken = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_lock(store, name, &taken);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_store_lock(store, name, &taken));
     self->lock = taken;
     PyObject *done = ligi_py_store_finish(owner, status);
     Py_XDECREF(done);

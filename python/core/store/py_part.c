@@ -198,10 +198,8 @@ PyObject *ligi_py_store_join(PyObject *object, PyObject *args)
         options.model = &saved;
         lig_store *store = ligi_py_store_enter(self);
         if (store) {
-            lig_status status;
-            Py_BEGIN_ALLOW_THREADS
-            status = lig_store_join(store, model, parts, count, &options);
-            Py_END_ALLOW_THREADS
+            lig_status status =
+                LIGI_PY_UNLOCKED(lig_store_join(store, model, parts, count, &options));
             result = ligi_py_store_finish(self, status);
         }
         ligi_py_options_fini(&options);

@@ -84,10 +84,7 @@ PyObject *ligi_py_store_resolve(PyObject *object, PyObject *which)
     if (!store)
         return NULL;
     lig_ref *found = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = ligi_py_version_resolve(store, &version, &found);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(ligi_py_version_resolve(store, &version, &found));
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? ref_new(state, found, ligi_py_region_create(found, drop_ref)) : NULL;
@@ -117,11 +114,8 @@ static PyObject *ref_load(PyObject *object, PyObject *given)
     ligi_py_batch *batch = (ligi_py_batch *)given;
     if (!batch->writable)
         return PyErr_Format(PyExc_ValueError, "the batch is not writable");
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ref_load(((ref *)object)->ref, batch->tensors, batch->count);
-    Py_END_ALLOW_THREADS
-    return finish(state, status);
+    return finish(
+        state, LIGI_PY_UNLOCKED(lig_ref_load(((ref *)object)->ref, batch->tensors, batch->count)));
 }
 
 static int fill_slices(PyObject *list, lig_read *read, lig_slice **next)
@@ -183,10 +177,8 @@ static PyObject *ref_read(PyObject *object, PyObject *args)
     lig_read *reads = reads_of(state, batch, names, slices);
     if (!reads)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ref_read(((ref *)object)->ref, reads, batch->count, 0);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_ref_read(((ref *)object)->ref, reads, batch->count, 0));
     PyMem_Free(reads);
     return finish(state, status);
 }
@@ -204,10 +196,7 @@ static PyObject *ref_map(PyObject *object, PyObject *args)
         return NULL;
     lig_view *view = NULL;
     uint32_t flags = (writable ? LIG_VIEW_PRIVATE : 0) | (verify ? 0 : LIG_READ_UNVERIFIED);
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ref_map(((ref *)object)->ref, flags, &view);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_ref_map(((ref *)object)->ref, flags, &view));
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
     return ligi_py_model_new(state, lig_view_model(view), ligi_py_region_create(view, drop_view), 1,
@@ -229,11 +218,9 @@ static PyObject *ref_copy(PyObject *object, PyObject *args)
     lig_store *to = ligi_py_store_enter(other);
     if (!to)
         return NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ref_copy(((ref *)object)->ref, to, new_name, replace ? LIG_SAVE_REPLACE : 0);
-    Py_END_ALLOW_THREADS
-    return ligi_py_store_finish(other, status);
+    return ligi_py_store_finish(other,
+                                LIGI_PY_UNLOCKED(lig_ref_copy(((ref *)object)->ref, to, new_name,
+                                                              replace ? LIG_SAVE_REPLACE : 0)));
 }
 
 static PyObject *ref_diff(PyObject *object, PyObject *other)
@@ -242,10 +229,8 @@ static PyObject *ref_diff(PyObject *object, PyObject *other)
     if (!PyObject_TypeCheck(other, state->ref_type))
         return PyErr_Format(PyExc_TypeError, "expected a Ref");
     lig_diff *diff = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_ref_diff(((ref *)object)->ref, ((ref *)other)->ref, &diff);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_ref_diff(((ref *)object)->ref, ((ref *)other)->ref, &diff));
     if (status != LIG_OK)
         return ligi_py_raise(state, status);
     PyObject *tuple = ligi_py_diff_tuple(diff);

@@ -170,11 +170,8 @@ PyObject *ligi_py_store_save(PyObject *object, PyObject *args)
     lig_store *store = ligi_py_store_enter(self);
     PyObject *result = NULL;
     if (store) {
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_store_save(store, given.model, given.batch->tensors, given.batch->count,
-                                &given.options);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(lig_store_save(
+            store, given.model, given.batch->tensors, given.batch->count, &given.options));
         result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&given.options);
@@ -193,11 +190,8 @@ PyObject *ligi_py_store_save_start(PyObject *object, PyObject *args)
     lig_store *store = kept ? ligi_py_store_enter(self) : NULL;
     PyObject *result = NULL;
     if (store) {
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_store_save_start(store, given.model, given.batch->tensors, given.batch->count,
-                                      &given.options, &ticket);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(lig_store_save_start(
+            store, given.model, given.batch->tensors, given.batch->count, &given.options, &ticket));
         result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&given.options);
@@ -227,10 +221,7 @@ PyObject *ligi_py_store_save_copy(PyObject *object, PyObject *args)
     PyObject *result = NULL;
     lig_ticket *ticket = NULL;
     if (store) {
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = snapshot_save(&work, store, model, &options, &ticket);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(snapshot_save(&work, store, model, &options, &ticket));
         result = ligi_py_store_finish(self, status);
     }
     ligi_py_options_fini(&options);

@@ -46,13 +46,9 @@ PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
 #define RUN(self, call)                                                                            \
     do {                                                                                           \
         lig_store *store = ligi_py_store_enter(self);                                              \
-        lig_status status;                                                                         \
         if (!store)                                                                                \
             return NULL;                                                                           \
-        Py_BEGIN_ALLOW_THREADS                                                                     \
-        status = (call);                                                                           \
-        Py_END_ALLOW_THREADS                                                                       \
-        return ligi_py_store_finish(self, status);                                                 \
+        return ligi_py_store_finish(self, LIGI_PY_UNLOCKED(call));                                 \
     } while (0)
 
 static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -67,10 +63,8 @@ static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!text)
         return -1;
     lig_store *store = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_open_interruptible(&store, text, ligi_py_check_signals, NULL);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(lig_store_open_interruptible(&store, text, ligi_py_check_signals, NULL));
     if (status != LIG_OK) {
         ligi_py_raise(state, status);
         return -1;
@@ -132,11 +126,9 @@ static PyObject *store_model(PyObject *object, PyObject *which)
     if (!store)
         return NULL;
     lig_model *model = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = version.name ? lig_store_model(store, version.name, &model)
-                          : lig_store_model_id(store, version.id, &model);
-    Py_END_ALLOW_THREADS
+    lig_status status =
+        LIGI_PY_UNLOCKED(version.name ? lig_store_model(store, version.name, &model)
+                                      : lig_store_model_id(store, version.id, &model));
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
     return result ? ligi_py_model_own(state, model) : NULL;
@@ -201,10 +193,7 @@ static PyObject *store_models(PyObject *object, PyObject *args)
     }
     lig_model **list = NULL;
     size_t count = 0;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_models(store, &query, &list, &count);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_store_models(store, &query, &list, &count));
     PyMem_Free(wanted);
     PyObject *result = ligi_py_store_finish(self, status);
     Py_XDECREF(result);
@@ -220,9 +209,7 @@ static PyObject *store_aliases(PyObject *object, PyObject *unused)
     lig_status status = LIG_OK;
     for (size_t i = 0; dict && status == LIG_OK; i++) {
         char *alias = NULL, *model = NULL;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_store_alias_at(store, i, &alias, &model);
-        Py_END_ALLOW_THREADS
+        status = LIGI_PY_UNLOCKED(lig_store_alias_at(store, i, &alias, &model));
         if (status != LIG_OK)
             break;
         PyObject *value =
@@ -288,10 +275,7 @@ static PyObject *store_update(PyObject *object, PyObject *args)
     update.tags = words;
     lig_store *store = words ? ligi_py_store_enter(self) : NULL;
     if (store) {
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_store_update(store, model, &update);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(lig_store_update(store, model, &update));
         result = ligi_py_store_finish(self, status);
     }
     PyMem_Free(numbers);
@@ -400,11 +384,9 @@ static PyObject *store_check(PyObject *object, PyObject *args)
     if (!store)
         return NULL;
     lig_report *report = NULL;
-    lig_status status;
     lig_progress progress = {call_progress, hook};
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_check_progress(store, repair ? LIG_CHECK_REPAIR : 0, &progress, &report);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(
+        lig_store_check_progress(store, repair ? LIG_CHECK_REPAIR : 0, &progress, &report));
     return reported(self, status, report);
 }
 
@@ -423,10 +405,7 @@ static PyObject *store_compact(PyObject *object, PyObject *unused)
     if (!store)
         return NULL;
     lig_report *report = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_compact(store, &report);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_store_compact(store, &report));
     return reported(self, status, report);
 }
 

@@ -49,10 +49,7 @@ static int watch_init(PyObject *object, PyObject *args, PyObject *kwargs)
     if (!store)
         return -1;
     lig_watch *made = NULL;
-    lig_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = lig_store_watch(store, name, since, &made);
-    Py_END_ALLOW_THREADS
+    lig_status status = LIGI_PY_UNLOCKED(lig_store_watch(store, name, since, &made));
     self->watch = made;
     PyObject *done = ligi_py_store_finish(owner, status);
     Py_XDECREF(done);
@@ -113,10 +110,7 @@ static lig_status next_event(watch *self, int64_t left, lig_event *event)
 {
     for (;;) {
         int64_t slice = left == LIG_FOREVER || left > SLICE_NS ? SLICE_NS : left;
-        lig_status status;
-        Py_BEGIN_ALLOW_THREADS
-        status = lig_watch_next(self->watch, slice, event);
-        Py_END_ALLOW_THREADS
+        lig_status status = LIGI_PY_UNLOCKED(lig_watch_next(self->watch, slice, event));
         if (status != LIG_E_TIMEOUT || left == slice)
             return status;
         left -= left == LIG_FOREVER ? 0 : slice;
