@@ -56,10 +56,9 @@ static PyObject *batch_tensor(PyObject *object, PyObject *at)
                          (unsigned long long)tensor->bytes, (int)tensor->dtype, shape, strides);
 }
 
-static PyObject *batch_addresses(PyObject *object, PyObject *unused)
+static PyObject *batch_addresses(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_batch *self = (ligi_py_batch *)object;
-    (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->count);
     for (size_t i = 0; list && i < self->count; i++) {
         const lig_tensor *tensor = &self->tensors[i];
@@ -68,10 +67,9 @@ static PyObject *batch_addresses(PyObject *object, PyObject *unused)
     return list;
 }
 
-static PyObject *batch_sizes(PyObject *object, PyObject *unused)
+static PyObject *batch_sizes(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_batch *self = (ligi_py_batch *)object;
-    (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->count);
     for (size_t i = 0; list && i < self->count; i++)
         ligi_py_put_item(&list, i, PyLong_FromUnsignedLongLong(self->tensors[i].bytes));

@@ -6,12 +6,11 @@ typedef struct checkpoint {
     PyThread_type_lock lock; /* one call at a time: the library's handle belongs to one thread */
 } checkpoint;
 
-static int checkpoint_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int checkpoint_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     checkpoint *self = (checkpoint *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *backend, *config;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "UU", &backend, &config) || self->checkpoint)
         return -1;
     const char *name = ligi_py_text(state, backend, "the name of a backend");
@@ -30,10 +29,9 @@ static int checkpoint_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return -1;
 }
 
-static PyObject *checkpoint_close(PyObject *object, PyObject *unused)
+static PyObject *checkpoint_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     checkpoint *self = (checkpoint *)object;
-    (void)unused;
     if (!self->lock)
         Py_RETURN_NONE;
     Py_BEGIN_ALLOW_THREADS
@@ -193,10 +191,8 @@ static PyObject *credential_set(PyObject *module, PyObject *arguments)
     return ligi_py_none(ligi_py_state_of(module), lig_credential_set(name, value));
 }
 
-static PyObject *backends(PyObject *module, PyObject *unused)
+static PyObject *backends(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     PyObject *dict = PyDict_New();
     const char *name;
     for (size_t i = 0; dict && (name = lig_backend_name(i)) != NULL; i++) {

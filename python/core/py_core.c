@@ -176,10 +176,8 @@ static PyObject *set_errors(PyObject *module, PyObject *errors)
     Py_RETURN_NONE;
 }
 
-static PyObject *version(PyObject *module, PyObject *unused)
+static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     return PyUnicode_FromString(lig_version());
 }
 

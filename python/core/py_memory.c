@@ -290,21 +290,18 @@ static Py_ssize_t memory_length(PyObject *object)
     return (Py_ssize_t)((memory *)object)->bytes;
 }
 
-static PyObject *memory_address(PyObject *object, void *unused)
+static PyObject *memory_address(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromVoidPtr(((memory *)object)->data);
 }
 
-static PyObject *memory_readonly(PyObject *object, void *unused)
+static PyObject *memory_readonly(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(((memory *)object)->readonly);
 }
 
-static PyObject *memory_device(PyObject *object, void *unused)
+static PyObject *memory_device(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLong(((memory *)object)->device);
 }
 

@@ -470,10 +470,8 @@ free_line:
     return made;
 }
 
-static PyObject *pipe_names(PyObject *module, PyObject *unused)
+static PyObject *pipe_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     PyObject *methods = PyList_New(0), *schedules = PyList_New(0);
     for (uint32_t i = 0; methods && i < LIG_PIPE_METHOD_COUNT; i++) {
         PyObject *name = PyUnicode_FromString(lig_pipe_method_name(i));

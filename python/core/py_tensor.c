@@ -502,10 +502,8 @@ static PyObject *follow(PyObject *module, PyObject *args)
     return ligi_py_none(ligi_py_state_of(module), status);
 }
 
-static PyObject *dtype_names(PyObject *module, PyObject *unused)
+static PyObject *dtype_names(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     PyObject *dict = PyDict_New();
     for (uint32_t i = 1; dict && i < LIG_DTYPE_COUNT; i++) {
         PyObject *code = PyLong_FromLong((long)i);
@@ -516,9 +514,8 @@ static PyObject *dtype_names(PyObject *module, PyObject *unused)
     return dict;
 }
 
-static PyObject *dtype_bytes(PyObject *module, PyObject *code)
+static PyObject *dtype_bytes(PyObject *Py_UNUSED(module), PyObject *code)
 {
-    (void)module;
     long number = PyLong_AsLong(code);
     return number < 0 ? NULL : PyLong_FromLong((long)lig_dtype_bytes((uint32_t)number));
 }

@@ -96,17 +96,15 @@ static PyObject *ticket_progress(PyObject *object, PyObject *args)
     return PyLong_FromUnsignedLongLong(done);
 }
 
-static PyObject *ticket_done(PyObject *object, PyObject *unused)
+static PyObject *ticket_done(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(lig_ticket_done(((ticket *)object)->ticket));
 }
 
-static PyObject *ticket_model(PyObject *object, PyObject *unused)
+static PyObject *ticket_model(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ticket *self = (ticket *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
-    (void)unused;
     lig_model *saved = lig_ticket_done(self->ticket) ? *self->saved : NULL;
     if (saved) { /* with the GIL: of two threads one takes it, and the other finds the model */
         *self->saved = NULL;
@@ -119,9 +117,8 @@ static PyObject *ticket_model(PyObject *object, PyObject *unused)
                                       "the save has not ended, or did not produce a model");
 }
 
-static PyObject *ticket_cancel(PyObject *object, PyObject *unused)
+static PyObject *ticket_cancel(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_ticket_cancel(((ticket *)object)->ticket);
     Py_RETURN_NONE;
 }

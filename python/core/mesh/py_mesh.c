@@ -77,9 +77,8 @@ static int to_rank(PyObject *object, void *out)
 }
 
 /* Called by open and barrier, which have released the GIL. */
-static int patience(void *unused)
+static int patience(void *Py_UNUSED(unused))
 {
-    (void)unused;
     PyGILState_STATE state = PyGILState_Ensure();
     int goes_on = PyErr_CheckSignals() == 0;
     PyGILState_Release(state);
@@ -133,10 +132,9 @@ static int mesh_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-static PyObject *mesh_close(PyObject *object, PyObject *unused)
+static PyObject *mesh_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_mesh *self = (ligi_py_mesh *)object;
-    (void)unused;
     if (!self->mesh || self->closing)
         Py_RETURN_NONE;
     self->closing = 1;
@@ -354,9 +352,8 @@ static PyObject *mesh_linger(PyObject *object, PyObject *timeout)
     return ligi_py_raise(ligi_py_state_of(object), status);
 }
 
-static PyObject *mesh_members(PyObject *object, PyObject *unused)
+static PyObject *mesh_members(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     size_t count = 0;
     lig_mesh_member *members = PyMem_Calloc(LIG_MESH_MEMBERS_MAX + 1, sizeof *members);
     if (!members)
@@ -382,9 +379,8 @@ members:
     return list;
 }
 
-static PyObject *mesh_stats(PyObject *object, PyObject *unused)
+static PyObject *mesh_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_mesh_stats stats;
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
@@ -401,9 +397,8 @@ static PyObject *mesh_stats(PyObject *object, PyObject *unused)
         "peers_rejoined", stats.peers_rejoined, "clock_offset_ns_max", stats.clock_offset_ns_max);
 }
 
-static PyObject *mesh_fileno(PyObject *object, PyObject *unused)
+static PyObject *mesh_fileno(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -424,9 +419,8 @@ static PyObject *mesh_trace_to(PyObject *object, PyObject *folder)
     return ligi_py_mesh_finish(object, LIGI_PY_UNLOCKED(lig_mesh_trace_to(mesh, path)));
 }
 
-static PyObject *mesh_rank(PyObject *object, void *unused)
+static PyObject *mesh_rank(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_mesh *mesh = ligi_py_mesh_enter(object);
     if (!mesh)
         return NULL;
@@ -435,10 +429,8 @@ static PyObject *mesh_rank(PyObject *object, void *unused)
     return PyLong_FromUnsignedLong(rank);
 }
 
-static PyObject *nanosecond(PyObject *module, PyObject *unused)
+static PyObject *nanosecond(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
 {
-    (void)module;
-    (void)unused;
     return PyLong_FromUnsignedLongLong(lig_mesh_nanosecond());
 }
 

@@ -34,11 +34,10 @@ static double next_number(cursor *from)
     return item ? PyFloat_AsDouble(item) : -1;
 }
 
-static int rows_init(PyObject *object, PyObject *args, PyObject *named)
+static int rows_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(named))
 {
     device_rows *self = (device_rows *)object;
     cursor from = {args, 0};
-    (void)named;
     self->device = (int32_t)next_whole(&from);
     self->rows.slot_of = next_address(&from);
     self->rows.used = next_address(&from);

@@ -131,7 +131,7 @@ static int open_params(ligi_py_params *self, const lig_params_options *options)
 /* Params(numbers, tables, address, transport, host, secret, times): numbers are role, rank, nodes,
  * workers, dtype, techniques, flags, threads of a batch; times timeout, liveness, spin and round in
  * nanoseconds. */
-static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int params_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     ligi_py_params *self = (ligi_py_params *)object;
     lig_params_options options = LIG_PARAMS_OPTIONS_INIT;
@@ -139,7 +139,6 @@ static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
     tables found = {0};
     Py_buffer secret = {0};
     long long timeout, liveness, spin, round;
-    (void)kwargs;
     if (self->params || self->closing) {
         ligi_py_fail(ligi_py_state_of(object), LIG_E_EXISTS, "this server is already open");
         return -1;
@@ -169,10 +168,9 @@ static int params_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return done;
 }
 
-static PyObject *params_close(PyObject *object, PyObject *unused)
+static PyObject *params_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_params *self = (ligi_py_params *)object;
-    (void)unused;
     if (!self->params || self->closing)
         Py_RETURN_NONE;
     self->closing = 1; /* calls on other threads see it soon; the last one frees */
@@ -353,9 +351,8 @@ weights:
     return result;
 }
 
-static PyObject *params_stats(PyObject *object, PyObject *unused)
+static PyObject *params_stats(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_params_stats s;
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
@@ -375,18 +372,16 @@ static PyObject *params_stats(PyObject *object, PyObject *unused)
                          s.samples);
 }
 
-static PyObject *params_stats_reset(PyObject *object, PyObject *unused)
+static PyObject *params_stats_reset(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
         return NULL;
     return ended(object, LIGI_PY_UNLOCKED(lig_params_stats_reset(params)));
 }
 
-static PyObject *params_facts(PyObject *object, PyObject *unused)
+static PyObject *params_facts(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_params *params = ligi_py_params_enter(object);
     if (!params)
         return NULL;

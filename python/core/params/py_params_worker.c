@@ -86,10 +86,9 @@ PyObject *ligi_py_params_attach(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *worker_close(PyObject *object, PyObject *unused)
+static PyObject *worker_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_params_worker *self = (ligi_py_params_worker *)object;
-    (void)unused;
     if (!self->worker || self->closing)
         Py_RETURN_NONE;
     self->closing = 1; /* a call on another thread sees it soon, and frees */
@@ -295,9 +294,8 @@ static PyObject *clock_as_number(PyObject *object, int64_t now)
     return now < 0 ? ligi_py_raise(state_of(object), LIG_E_CLOSED) : PyLong_FromLongLong(now);
 }
 
-static PyObject *worker_advance_clock(PyObject *object, PyObject *unused)
+static PyObject *worker_advance_clock(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_params_worker *worker = ligi_py_worker_enter(object);
     if (!worker)
         return NULL;
@@ -306,9 +304,8 @@ static PyObject *worker_advance_clock(PyObject *object, PyObject *unused)
     return clock_as_number(object, now);
 }
 
-static PyObject *worker_current_clock(PyObject *object, PyObject *unused)
+static PyObject *worker_current_clock(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     lig_params_worker *worker = ligi_py_worker_enter(object);
     if (!worker)
         return NULL;

@@ -47,35 +47,31 @@ static void match_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *match_release(PyObject *object, PyObject *unused)
+static PyObject *match_release(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     release((match *)object);
     Py_RETURN_NONE;
 }
 
-static PyObject *match_model(PyObject *object, void *unused)
+static PyObject *match_model(PyObject *object, void *Py_UNUSED(unused))
 {
     match *self = (match *)object;
-    (void)unused;
     ligi_py_region_hold(self->region);
     return ligi_py_model_new(ligi_py_state_of(object), self->match->model, self->region, 0, 1);
 }
 
-static PyObject *match_layers(PyObject *object, void *unused)
+static PyObject *match_layers(PyObject *object, void *Py_UNUSED(unused))
 {
     const lig_match *self = ((match *)object)->match;
-    (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->layer_count);
     for (size_t i = 0; list && i < self->layer_count; i++)
         ligi_py_put_item(&list, i, PyLong_FromUnsignedLong(self->layers[i]));
     return list;
 }
 
-static PyObject *match_tensors(PyObject *object, void *unused)
+static PyObject *match_tensors(PyObject *object, void *Py_UNUSED(unused))
 {
     const lig_match *self = ((match *)object)->match;
-    (void)unused;
     PyObject *list = PyList_New((Py_ssize_t)self->tensor_count);
     for (size_t i = 0; list && i < self->tensor_count; i++) {
         const char *name = self->tensors[i].name;
@@ -88,21 +84,18 @@ static PyObject *match_tensors(PyObject *object, void *unused)
     return list;
 }
 
-static PyObject *match_bytes(PyObject *object, void *unused)
+static PyObject *match_bytes(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromUnsignedLongLong(((match *)object)->match->bytes);
 }
 
-static PyObject *match_expires(PyObject *object, void *unused)
+static PyObject *match_expires(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyLong_FromLongLong(((match *)object)->match->expires_ns);
 }
 
-static PyObject *match_released(PyObject *object, void *unused)
+static PyObject *match_released(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(((match *)object)->released);
 }
 

@@ -95,13 +95,12 @@ static int take_calls(graph *self, size_t count, PyObject *numbers)
     return 0;
 }
 
-static int graph_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int graph_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     graph *self = (graph *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *kind, *names, *signatures, *numbers;
     Py_ssize_t count;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "UO!O!nO!", &kind, &PyTuple_Type, &names, &PyTuple_Type,
                           &signatures, &count, &PyTuple_Type, &numbers))
         return -1;

@@ -5,12 +5,11 @@ typedef struct lock {
     lig_lock *lock; /* NULL after release */
 } lock;
 
-static int lock_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int lock_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     lock *self = (lock *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *store_object, *name_object;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!U", state->store_type, &store_object, &name_object))
         return -1;
     const char *name = ligi_py_text(state, name_object, "the name of a run");
@@ -45,9 +44,8 @@ static void lock_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *lock_release(PyObject *object, PyObject *unused)
+static PyObject *lock_release(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     release((lock *)object);
     Py_RETURN_NONE;
 }

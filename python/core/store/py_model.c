@@ -46,9 +46,8 @@ static PyObject *text(const char *bytes)
 }
 
 #define NUMBER(field, make)                                                                        \
-    static PyObject *get_##field(PyObject *object, void *unused)                                   \
+    static PyObject *get_##field(PyObject *object, void *Py_UNUSED(unused))                        \
     {                                                                                              \
-        (void)unused;                                                                              \
         return make(of(object)->field);                                                            \
     }
 NUMBER(id, PyLong_FromUnsignedLongLong)
@@ -72,9 +71,8 @@ static void put(PyObject **dict, const char *name, PyObject *value)
     Py_XDECREF(value);
 }
 
-static PyObject *get_metrics(PyObject *object, void *unused)
+static PyObject *get_metrics(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const lig_model *self = of(object);
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < self->metric_count; i++)
@@ -82,9 +80,8 @@ static PyObject *get_metrics(PyObject *object, void *unused)
     return dict;
 }
 
-static PyObject *get_tags(PyObject *object, void *unused)
+static PyObject *get_tags(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     const lig_model *self = of(object);
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < self->tag_count; i++)
@@ -92,15 +89,13 @@ static PyObject *get_tags(PyObject *object, void *unused)
     return dict;
 }
 
-static PyObject *get_complete(PyObject *object, void *unused)
+static PyObject *get_complete(PyObject *object, void *Py_UNUSED(unused))
 {
-    (void)unused;
     return PyBool_FromLong(of(object)->tensors != NULL || of(object)->tensor_count == 0);
 }
 
-static PyObject *model_names(PyObject *object, PyObject *unused)
+static PyObject *model_names(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     const lig_model *self = of(object);
     size_t count = self->tensors ? self->tensor_count : 0;
     PyObject *list = PyList_New((Py_ssize_t)count);
@@ -151,9 +146,8 @@ static PyObject *model_tensor(PyObject *object, PyObject *at)
     return stored ? stored_tuple(object, stored) : NULL;
 }
 
-static PyObject *model_tensors(PyObject *object, PyObject *unused)
+static PyObject *model_tensors(PyObject *object, PyObject *Py_UNUSED(unused))
 {
-    (void)unused;
     const lig_model *self = of(object);
     size_t count = self->tensors ? self->tensor_count : 0;
     PyObject *list = PyList_New((Py_ssize_t)count);

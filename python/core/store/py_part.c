@@ -47,11 +47,10 @@ static int fill_box(PyObject *tuple, lig_box *box, int64_t **next)
     return 0;
 }
 
-static int part_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int part_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     ligi_py_part *self = (ligi_py_part *)object;
     PyObject *list;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &list) || self->boxes)
         return self->boxes
                    ? (PyErr_SetString(PyExc_ValueError, "the Part has already been built"), -1)
@@ -82,12 +81,11 @@ static void part_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *part_bytes(PyObject *object, PyObject *unused)
+static PyObject *part_bytes(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_part *self = (ligi_py_part *)object;
     const void *data;
     size_t bytes;
-    (void)unused;
     if (!self->part)
         return PyErr_Format(PyExc_ValueError, "the part has not been written, or is closed");
     lig_status status = lig_part_bytes(self->part, &data, &bytes);

@@ -90,10 +90,9 @@ PyObject *ligi_py_store_resolve(PyObject *object, PyObject *which)
     return result ? ref_new(state, found, ligi_py_region_create(found, drop_ref)) : NULL;
 }
 
-static PyObject *ref_model(PyObject *object, void *unused)
+static PyObject *ref_model(PyObject *object, void *Py_UNUSED(unused))
 {
     ref *self = (ref *)object;
-    (void)unused;
     ligi_py_region_hold(self->region);
     return ligi_py_model_new(ligi_py_state_of(object), lig_ref_model(self->ref), self->region, 0,
                              1);

@@ -51,12 +51,11 @@ PyObject *ligi_py_store_finish(ligi_py_store *self, lig_status status)
         return ligi_py_store_finish(self, LIGI_PY_UNLOCKED(call));                                 \
     } while (0)
 
-static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int store_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     ligi_py_store *self = (ligi_py_store *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *uri;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "U", &uri) || self->store)
         return -1;
     const char *text = ligi_py_text(state, uri, "the URI of a store");
@@ -73,10 +72,9 @@ static int store_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-static PyObject *store_close(PyObject *object, PyObject *unused)
+static PyObject *store_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     self->users++;
     self->closing = 1;
     leave(self);
@@ -96,10 +94,9 @@ static void store_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-static PyObject *store_uri(PyObject *object, void *unused)
+static PyObject *store_uri(PyObject *object, void *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     return PyUnicode_FromString(self->store ? lig_store_uri(self->store) : "");
 }
 
@@ -200,10 +197,9 @@ static PyObject *store_models(PyObject *object, PyObject *args)
     return result ? models_list(state, list, count) : NULL;
 }
 
-static PyObject *store_aliases(PyObject *object, PyObject *unused)
+static PyObject *store_aliases(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     lig_store *store = ligi_py_store_enter(self);
     PyObject *dict = store ? PyDict_New() : NULL;
     lig_status status = LIG_OK;
@@ -229,10 +225,9 @@ static PyObject *store_aliases(PyObject *object, PyObject *unused)
     return dict;
 }
 
-static PyObject *store_stat(PyObject *object, PyObject *unused)
+static PyObject *store_stat(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     lig_store *store = ligi_py_store_enter(self);
     lig_store_stats stats = {0};
     char text[512] = "";
@@ -390,17 +385,15 @@ static PyObject *store_check(PyObject *object, PyObject *args)
     return reported(self, status, report);
 }
 
-static PyObject *store_shutdown_server(PyObject *object, PyObject *unused)
+static PyObject *store_shutdown_server(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     RUN(self, lig_store_shutdown_server(store));
 }
 
-static PyObject *store_compact(PyObject *object, PyObject *unused)
+static PyObject *store_compact(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    (void)unused;
     lig_store *store = ligi_py_store_enter(self);
     if (!store)
         return NULL;

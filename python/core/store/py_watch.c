@@ -11,9 +11,8 @@ typedef struct watch {
 
 /* --- interrupts ------------------------------------------------------------------------------ */
 
-int ligi_py_check_signals(void *context)
+int ligi_py_check_signals(void *Py_UNUSED(context))
 {
-    (void)context;
     PyGILState_STATE gil = PyGILState_Ensure();
     int raised = PyErr_CheckSignals() < 0;
     PyGILState_Release(gil);
@@ -22,13 +21,12 @@ int ligi_py_check_signals(void *context)
 
 /* --- the watch ------------------------------------------------------------------------------- */
 
-static int watch_init(PyObject *object, PyObject *args, PyObject *kwargs)
+static int watch_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     watch *self = (watch *)object;
     const ligi_py_state *state = ligi_py_state_of(object);
     PyObject *store_object, *name_object, *since_object;
     const char *name;
-    (void)kwargs;
     if (!PyArg_ParseTuple(args, "O!OO", state->store_type, &store_object, &name_object,
                           &since_object) ||
         ligi_py_optional_text(state, name_object, "the pattern", &name) < 0)
@@ -74,20 +72,18 @@ static void watch_dealloc(PyObject *object)
 }
 
 /* A wait of another thread ends with its slice, and closes. */
-static PyObject *watch_close(PyObject *object, PyObject *unused)
+static PyObject *watch_close(PyObject *object, PyObject *Py_UNUSED(unused))
 {
     watch *self = (watch *)object;
-    (void)unused;
     self->closing = 1;
     if (!self->waiting)
         end(self);
     Py_RETURN_NONE;
 }
 
-static PyObject *watch_since(PyObject *object, void *unused)
+static PyObject *watch_since(PyObject *object, void *Py_UNUSED(unused))
 {
     watch *self = (watch *)object;
-    (void)unused;
     if (!self->watch)
         return ligi_py_fail(ligi_py_state_of(object), LIG_E_CLOSED, "the watch is closed");
     return PyLong_FromUnsignedLongLong(lig_watch_since(self->watch));
