@@ -152,7 +152,5 @@ static PyType_Spec batch_spec = {"ligament._core.Batch", sizeof(ligi_py_batch), 
 
 int ligi_py_batch_type_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->batch_type = ligi_py_add_type(module, &batch_spec);
-    return state->batch_type ? 0 : -1;
+    return ligi_py_add_type(module, &batch_spec, &ligi_py_state_of(module)->batch_type);
 }

@@ -46,14 +46,12 @@ static PyObject *checkpoint_close(PyObject *object, PyObject *Py_UNUSED(unused))
 static void checkpoint_dealloc(PyObject *object)
 {
     checkpoint *self = (checkpoint *)object;
-    PyTypeObject *type = Py_TYPE(object);
     Py_BEGIN_ALLOW_THREADS
     lig_checkpoint_close(self->checkpoint);
     Py_END_ALLOW_THREADS
     if (self->lock)
         PyThread_free_lock(self->lock);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 enum action { SAVE, LOAD, LOAD_PART, DROP };
@@ -213,7 +211,7 @@ static PyMethodDef functions[] = {
 
 int ligi_py_checkpoint_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->checkpoint_type = ligi_py_add_type(module, &spec);
-    return state->checkpoint_type ? PyModule_AddFunctions(module, functions) : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->checkpoint_type) < 0
+               ? -1
+               : PyModule_AddFunctions(module, functions);
 }

@@ -65,16 +65,25 @@ PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char
     return raise_text(state, status, text, 0);
 }
 
-PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec)
+int ligi_py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
-    if (!type)
-        return NULL;
-    if (PyModule_AddType(module, (PyTypeObject *)type) < 0) {
-        Py_DECREF(type);
-        return NULL;
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (!type || PyModule_AddType(module, type) < 0) {
+        Py_XDECREF((PyObject *)type);
+        return -1;
     }
-    return (PyTypeObject *)type;
+    if (out)
+        *out = type;
+    else
+        Py_DECREF((PyObject *)type);
+    return 0;
+}
+
+void ligi_py_free(PyObject *instance)
+{
+    PyTypeObject *type = Py_TYPE(instance);
+    PyObject_Free(instance);
+    Py_DECREF((PyObject *)type);
 }
 
 const char *ligi_py_text(const ligi_py_state *state, PyObject *object, const char *what)

@@ -44,8 +44,18 @@ PyObject *ligi_py_none(const ligi_py_state *state, lig_status status);
 PyObject *ligi_py_fail(const ligi_py_state *state, lig_status status, const char *format, ...)
     LIG_PRINTF(3, 4);
 
-/* Makes a heap type of the module and adds it to it; NULL with an exception. */
-PyTypeObject *ligi_py_add_type(PyObject *module, PyType_Spec *spec);
+/* Makes a heap type of the module and adds it to it; 0, or -1 with an exception. A strong reference
+ * to the type is put into *out (may be NULL). */
+int ligi_py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **out);
+/* The end of a tp_dealloc: frees the instance, and lets go of its type. */
+void ligi_py_free(PyObject *instance);
+
+/* Waits come in slices of this length, so that Ctrl-C is heard. */
+#define LIGI_PY_SLICE_NS INT64_C(100000000)
+static inline int64_t ligi_py_slice(int64_t left)
+{
+    return left < 0 || left > LIGI_PY_SLICE_NS ? LIGI_PY_SLICE_NS : left;
+}
 
 /* UTF-8 of a str without NUL bytes, borrowed from it; `what` names it in error messages. NULL
  * with an exception. */

@@ -268,10 +268,8 @@ void *ligi_py_memory_data(const ligi_py_state *state, PyObject *object, uint64_t
 
 static void memory_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     ligi_py_region_drop(((memory *)object)->region);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static int memory_getbuffer(PyObject *object, Py_buffer *view, int flags)
@@ -433,7 +431,7 @@ static PyMethodDef functions[] = {
 
 int ligi_py_memory_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->memory_type = ligi_py_add_type(module, &memory_spec);
-    return state->memory_type ? PyModule_AddFunctions(module, functions) : -1;
+    return ligi_py_add_type(module, &memory_spec, &ligi_py_state_of(module)->memory_type) < 0
+               ? -1
+               : PyModule_AddFunctions(module, functions);
 }

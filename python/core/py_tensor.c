@@ -36,7 +36,6 @@ static int reader_init(PyObject *object, PyObject *args, PyObject *kwargs)
 static void reader_dealloc(PyObject *object)
 {
     reader *self = (reader *)object;
-    PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->dtypes);
     Py_XDECREF(self->address);
     Py_XDECREF(self->mutable);
@@ -49,8 +48,7 @@ static void reader_dealloc(PyObject *object)
     Py_XDECREF(self->exchange);
     Py_XDECREF(self->dtype);
     Py_XDECREF(self->shape);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyType_Slot reader_slots[] = {
@@ -536,8 +534,7 @@ int ligi_py_tensor_init(PyObject *module)
 {
     ligi_py_state *state = ligi_py_state_of(module);
     state->readers = PyDict_New();
-    state->reader_type = ligi_py_add_type(module, &reader_spec);
-    if (!state->readers || !state->reader_type)
+    if (!state->readers || ligi_py_add_type(module, &reader_spec, &state->reader_type) < 0)
         return -1;
     return PyModule_AddFunctions(module, functions);
 }

@@ -38,22 +38,12 @@ PyObject *ligi_py_ticket_new(const ligi_py_state *state, lig_ticket *handle, lig
 static void ticket_dealloc(PyObject *object)
 {
     ticket *self = (ticket *)object;
-    PyTypeObject *type = Py_TYPE(object);
     /* The memory is borrowed until the end, so that letting go of a ticket waits for it. */
     drop(self->ticket, self->saved);
     Py_XDECREF(self->batch);
     Py_XDECREF(self->model);
     Py_XDECREF(self->store);
-    PyObject_Free(object);
-    Py_DECREF(type);
-}
-
-/* Waits come in slices, so that Ctrl-C is heard. */
-#define SLICE_NS INT64_C(100000000)
-
-static int64_t next_slice(int64_t left)
-{
-    return left == LIG_FOREVER || left > SLICE_NS ? SLICE_NS : left;
+    ligi_py_free(object);
 }
 
 static PyObject *ticket_wait(PyObject *object, PyObject *args)
@@ -66,7 +56,7 @@ static PyObject *ticket_wait(PyObject *object, PyObject *args)
     if (left == -2)
         return NULL;
     for (;;) {
-        int64_t slice = next_slice(left);
+        int64_t slice = ligi_py_slice(left);
         int over = lig_ticket_done(self->ticket);
         lig_status status = LIGI_PY_UNLOCKED(lig_ticket_wait(self->ticket, slice));
         if (status == LIG_OK)
@@ -144,7 +134,5 @@ static PyType_Spec spec = {"ligament._core.Ticket", sizeof(ticket), 0,
 
 int ligi_py_ticket_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->ticket_type = ligi_py_add_type(module, &spec);
-    return state->ticket_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->ticket_type);
 }

@@ -153,12 +153,10 @@ static PyObject *mesh_close(PyObject *object, PyObject *Py_UNUSED(unused))
 static void mesh_dealloc(PyObject *object)
 {
     ligi_py_mesh *self = (ligi_py_mesh *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->mesh)
         free_handle(self);
     Py_XDECREF(self->registered);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 /* --- workers --- */
@@ -490,7 +488,6 @@ static PyMethodDef functions[] = {
 
 int ligi_py_mesh_init(PyObject *module)
 {
-    PyTypeObject *type = ligi_py_add_type(module, &spec);
-    Py_XDECREF((PyObject *)type);
-    return type ? PyModule_AddFunctions(module, functions) : -1;
+    return ligi_py_add_type(module, &spec, NULL) < 0 ? -1
+                                                     : PyModule_AddFunctions(module, functions);
 }

@@ -25,14 +25,7 @@ void ligi_py_mesh_leave(PyObject *object);
 /* Leaves: None, or NULL with the status or the exception that is set already. */
 PyObject *ligi_py_mesh_finish(PyObject *object, lig_status status);
 
-/* Waits come in slices of this length, so that Ctrl-C is heard. */
-#define LIGI_PY_SLICE_NS INT64_C(100000000)
-static inline int64_t ligi_py_slice(int64_t left)
-{
-    return left < 0 || left > LIGI_PY_SLICE_NS ? LIGI_PY_SLICE_NS : left;
-}
-
-/* Such a wait, between enter and leave. An exception may be set after it; it ends early when
+/* A wait in slices, between enter and leave. An exception may be set after it; it ends early when
  * another thread closes the mesh. */
 lig_status ligi_py_sliced(PyObject *object, lig_status (*call)(lig_mesh *, int64_t), int64_t left);
 

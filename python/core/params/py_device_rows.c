@@ -150,7 +150,5 @@ static PyType_Spec spec = {"ligament._core.DeviceRows", sizeof(device_rows), 0, 
 
 int ligi_py_device_rows_init(PyObject *module)
 {
-    PyTypeObject *type = ligi_py_add_type(module, &spec);
-    Py_XDECREF((PyObject *)type);
-    return type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, NULL);
 }

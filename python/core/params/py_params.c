@@ -182,11 +182,9 @@ static PyObject *params_close(PyObject *object, PyObject *Py_UNUSED(unused))
 static void params_dealloc(PyObject *object)
 {
     ligi_py_params *self = (ligi_py_params *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->params)
         free_handle(self);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 /* --- calls --- */
@@ -423,9 +421,7 @@ static PyType_Spec spec = {"ligament._core.Params", sizeof(ligi_py_params), 0, P
 
 int ligi_py_params_init(PyObject *module)
 {
-    PyTypeObject *type = ligi_py_add_type(module, &spec);
-    Py_XDECREF((PyObject *)type);
-    if (!type || ligi_py_params_worker_init(module) < 0)
+    if (ligi_py_add_type(module, &spec, NULL) < 0 || ligi_py_params_worker_init(module) < 0)
         return -1;
     return ligi_py_device_rows_init(module);
 }

@@ -417,7 +417,5 @@ static PyType_Spec spec = {"ligament._core.ParamsWorker", sizeof(ligi_py_params_
 
 int ligi_py_params_worker_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->params_worker_type = ligi_py_add_type(module, &spec);
-    return state->params_worker_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->params_worker_type);
 }

@@ -39,12 +39,10 @@ static void release(match *self)
 static void match_dealloc(PyObject *object)
 {
     match *self = (match *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->match)
         release(self);
     ligi_py_region_drop(self->region);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyObject *match_release(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -125,9 +123,7 @@ static PyType_Spec spec = {"ligament._core.Match", sizeof(match), 0,
 
 int ligi_py_find_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->match_type = ligi_py_add_type(module, &spec);
-    return state->match_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->match_type);
 }
 
 /* --- find ----------------------------------------------------------------------------------- */

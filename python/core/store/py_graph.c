@@ -121,15 +121,13 @@ static int graph_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwar
 static void graph_dealloc(PyObject *object)
 {
     graph *self = (graph *)object;
-    PyTypeObject *type = Py_TYPE(object);
     PyMem_Free(self->layers);
     PyMem_Free(self->calls);
     PyMem_Free(self->inputs);
     Py_XDECREF(self->kind);
     Py_XDECREF(self->names);
     Py_XDECREF(self->signatures);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyType_Slot slots[] = {
@@ -142,7 +140,5 @@ static PyType_Spec spec = {"ligament._core.Graph", sizeof(graph), 0, Py_TPFLAGS_
 
 int ligi_py_graph_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->graph_type = ligi_py_add_type(module, &spec);
-    return state->graph_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->graph_type);
 }

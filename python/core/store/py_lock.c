@@ -38,10 +38,8 @@ static void release(lock *self)
 
 static void lock_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     release((lock *)object);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyObject *lock_release(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -65,7 +63,5 @@ static PyType_Spec spec = {"ligament._core.Lock", sizeof(lock), 0, Py_TPFLAGS_DE
 
 int ligi_py_lock_init(PyObject *module)
 {
-    PyTypeObject *type = ligi_py_add_type(module, &spec);
-    Py_XDECREF((PyObject *)type);
-    return type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, NULL);
 }

@@ -27,10 +27,8 @@ PyObject *ligi_py_model_new(const ligi_py_state *state, const lig_model *describ
 
 static void model_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     ligi_py_region_drop(((model *)object)->region);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static const lig_model *of(PyObject *object)
@@ -205,7 +203,5 @@ static PyType_Spec spec = {"ligament._core.Model", sizeof(model), 0,
 
 int ligi_py_model_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->model_type = ligi_py_add_type(module, &spec);
-    return state->model_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->model_type);
 }

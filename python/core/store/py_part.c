@@ -73,12 +73,10 @@ static int part_init(PyObject *object, PyObject *args, PyObject *Py_UNUSED(kwarg
 static void part_dealloc(PyObject *object)
 {
     ligi_py_part *self = (ligi_py_part *)object;
-    PyTypeObject *type = Py_TYPE(object);
     lig_part_close(self->part, NULL);
     PyMem_Free(self->boxes);
     PyMem_Free(self->numbers);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyObject *part_bytes(PyObject *object, PyObject *Py_UNUSED(unused))
@@ -134,9 +132,7 @@ static PyType_Spec part_spec = {"ligament._core.Part", sizeof(ligi_py_part), 0, 
 
 int ligi_py_part_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->part_type = ligi_py_add_type(module, &part_spec);
-    return state->part_type ? 0 : -1;
+    return ligi_py_add_type(module, &part_spec, &ligi_py_state_of(module)->part_type);
 }
 
 /* --- options and join ----------------------------------------------------------------------- */

@@ -54,10 +54,8 @@ static PyObject *ref_new(const ligi_py_state *state, const lig_ref *found, ligi_
 static void ref_dealloc(PyObject *object)
 {
     ref *self = (ref *)object;
-    PyTypeObject *type = Py_TYPE(object);
     ligi_py_region_drop(self->region);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 /* A match has its ref, which lives as long as the matches of its search. */
@@ -259,7 +257,5 @@ static PyType_Spec spec = {"ligament._core.Ref", sizeof(ref), 0,
 
 int ligi_py_ref_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->ref_type = ligi_py_add_type(module, &spec);
-    return state->ref_type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->ref_type);
 }

@@ -84,14 +84,12 @@ static PyObject *store_close(PyObject *object, PyObject *Py_UNUSED(unused))
 static void store_dealloc(PyObject *object)
 {
     ligi_py_store *self = (ligi_py_store *)object;
-    PyTypeObject *type = Py_TYPE(object);
     if (self->store) {
         Py_BEGIN_ALLOW_THREADS
         lig_store_close(self->store);
         Py_END_ALLOW_THREADS
     }
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 static PyObject *store_uri(PyObject *object, void *Py_UNUSED(unused))
@@ -462,7 +460,7 @@ static PyMethodDef functions[] = {
 
 int ligi_py_store_init(PyObject *module)
 {
-    ligi_py_state *state = ligi_py_state_of(module);
-    state->store_type = ligi_py_add_type(module, &spec);
-    return state->store_type ? PyModule_AddFunctions(module, functions) : -1;
+    return ligi_py_add_type(module, &spec, &ligi_py_state_of(module)->store_type) < 0
+               ? -1
+               : PyModule_AddFunctions(module, functions);
 }

@@ -65,10 +65,8 @@ static void end(watch *self)
 
 static void watch_dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     end((watch *)object);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    ligi_py_free(object);
 }
 
 /* A wait of another thread ends with its slice, and closes. */
@@ -99,13 +97,11 @@ static PyObject *event_tuple(const lig_event *event)
         (unsigned int)event->more);
 }
 
-#define SLICE_NS INT64_C(100000000)
-
 /* Waits in slices, so that close and Ctrl-C are heard. */
 static lig_status next_event(watch *self, int64_t left, lig_event *event)
 {
     for (;;) {
-        int64_t slice = left == LIG_FOREVER || left > SLICE_NS ? SLICE_NS : left;
+        int64_t slice = ligi_py_slice(left);
         lig_status status = LIGI_PY_UNLOCKED(lig_watch_next(self->watch, slice, event));
         if (status != LIG_E_TIMEOUT || left == slice)
             return status;
@@ -161,7 +157,5 @@ static PyType_Spec spec = {"ligament._core.Watch", sizeof(watch), 0, Py_TPFLAGS_
 
 int ligi_py_watch_init(PyObject *module)
 {
-    PyTypeObject *type = ligi_py_add_type(module, &spec);
-    Py_XDECREF((PyObject *)type);
-    return type ? 0 : -1;
+    return ligi_py_add_type(module, &spec, NULL);
 }
