@@ -124,6 +124,7 @@ static void members_meet_on_it(const char *chosen)
     assert_ok(ligi_net_connect(client.net, &connect, &link));
     assert_ok(side_wait(&client, &client.met, 1));
     assert_string_equal(ligi_link_scheme(link), "fifth");
+    assert_true(ligi_link_near(link));
     side_close(&client);
     side_close(&server);
 }

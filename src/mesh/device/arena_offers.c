@@ -31,11 +31,9 @@ void ligi_arenas_reset(ligi_arenas *arenas)
     *arenas = (ligi_arenas){0};
 }
 
-/* Shared memory connects processes of one user on one host. */
 static int is_near(const ligi_party *party)
 {
-    const char *scheme = party->peer.link ? ligi_link_scheme(party->peer.link) : "";
-    return strcmp(scheme, "shm") == 0 || strcmp(scheme, "inproc") == 0;
+    return party->peer.link != NULL && ligi_link_near(party->peer.link);
 }
 
 static lig_status offer_one(ligi_mesh_device *device, ligi_party *party, uint32_t arena)

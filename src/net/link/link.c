@@ -266,6 +266,11 @@ const char *ligi_link_scheme(const ligi_link *link)
     return link->ops != NULL ? link->ops->scheme : "";
 }
 
+int ligi_link_near(const ligi_link *link)
+{
+    return link->ops != NULL && link->ops->far4 == NULL;
+}
+
 int ligi_link_up(const ligi_link *link)
 {
     return link->state == LIGI_UP && !link->closed;

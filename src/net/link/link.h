@@ -25,6 +25,7 @@ void *ligi_link_owner(const ligi_link *link);
 void ligi_link_set_name(ligi_link *link, const char *name);
 const char *ligi_link_name(const ligi_link *link);
 const char *ligi_link_scheme(const ligi_link *link); /* "tcp"; static storage */
+int ligi_link_near(const ligi_link *link);           /* it can only connect this host */
 int ligi_link_maps_memory(const ligi_link *link);    /* the peer can map what is lent to it */
 int ligi_link_up(const ligi_link *link);             /* met, and not lost */
 size_t ligi_link_queued(const ligi_link *link);      /* messages that are not yet handed over */
