@@ -196,6 +196,8 @@ lig_status cli_table_create(cli_table **table, const cli_column *columns, size_t
 lig_status cli_table_add(cli_table *table, const char *const *cells);
 void cli_table_print(const cli_table *table, FILE *file);
 void cli_table_destroy(cli_table *table);
+/* Prints it to stdout unless `status` is an error, and destroys it. Returns `status`. */
+lig_status cli_table_end(cli_table *table, lig_status status);
 
 /* The text with control characters escaped; returns memory for free(). */
 lig_status cli_escape(const char *text, char **out);

@@ -31,10 +31,7 @@ static lig_status list(const cli_call *call, lig_store *store)
         return list_json(store);
     LIG_TRY(cli_table_create(&table, columns, 2));
     lig_status status = cli_each_alias(store, add_alias, table);
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 static void tell(const cli_call *call, const char *alias, const char *model)

@@ -187,10 +187,7 @@ static lig_status print_backends(void)
     LIG_TRY(cli_table_create(&table, columns, 5));
     for (size_t i = 0; status == LIG_OK && (name = lig_backend_name(i)) != NULL; i++)
         status = add_options(table, name, lig_backend_find(name));
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 /* Prints the transport and, if it cannot be used, why; returns 1 if it can. */
@@ -259,10 +256,7 @@ static lig_status print_transports(void)
     LIG_TRY(cli_table_create(&table, columns, 5));
     for (size_t i = 0; status == LIG_OK && (name = lig_transport_name(i)) != NULL; i++)
         status = add_transport(table, name);
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 /* --- one store

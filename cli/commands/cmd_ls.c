@@ -87,10 +87,7 @@ static lig_status print_table(lig_store *store, const cli_place *place, lig_mode
         status = add_model(table, models[i]);
     if (status == LIG_OK && place->name == NULL)
         status = cli_each_alias(store, add_if_listed, &(listing){table, models, count});
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 static lig_status print_json(lig_store *store, lig_model **models, size_t count)
@@ -218,10 +215,7 @@ static lig_status print_runs(const cli_run *runs, size_t count)
     LIG_TRY(cli_table_create(&table, run_columns, 4));
     for (size_t i = 0; i < count && status == LIG_OK; i++)
         status = add_run(table, &runs[i]);
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 static void print_runs_json(lig_store *store, const cli_run *runs, size_t count)

@@ -265,9 +265,7 @@ static lig_status print_table(const work *w)
     LIG_TRY(cli_table_create(&table, columns, 6));
     for (uint32_t s = 0; s < plan->stage_count && status == LIG_OK; s++)
         status = add_stage(table, w, s);
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
+    status = cli_table_end(table, status);
     double gap = plan->lower_bound_ms > 0 ? plan->bottleneck_ms / plan->lower_bound_ms - 1 : 0;
     printf("%s: bottleneck %.3f ms, %.2f %% above the bound of %.3f; cut %.6g MB; step %.3f ms "
            "with %s "

@@ -224,10 +224,7 @@ static lig_status print_parts(const trace_part *all, size_t count)
         snprintf(most, sizeof most, "%.2f", all[i].most_us);
         status = cli_table_add(table, (const char *const[]){all[i].name, p50, p99, most});
     }
-    if (status == LIG_OK)
-        cli_table_print(table, stdout);
-    cli_table_destroy(table);
-    return status;
+    return cli_table_end(table, status);
 }
 
 static void print_parts_json(const trace_part *all, size_t count, size_t request_count)

@@ -311,3 +311,11 @@ void cli_table_print(const cli_table *table, FILE *file)
         putc('\n', file);
     }
 }
+
+lig_status cli_table_end(cli_table *table, lig_status status)
+{
+    if (status == LIG_OK)
+        cli_table_print(table, stdout);
+    cli_table_destroy(table);
+    return status;
+}
