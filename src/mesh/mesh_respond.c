@@ -93,6 +93,7 @@ static lig_status post_answer(lig_mesh *mesh, ligi_job *job)
     ligi_party *party = &mesh->parties[job->worker];
     uint8_t head[LIGI_MESSAGE_SMALL_BYTES];
     int done = 0;
+    assert(job->state >= LIGI_JOB_TAKEN);
     job->stamps[3] = ligi_mesh_stamp(mesh);
     ligi_send send = {.head = head,
                       .head_bytes =
@@ -120,6 +121,7 @@ static lig_status post_answer(lig_mesh *mesh, ligi_job *job)
 static lig_status copy_answer(lig_mesh *mesh, ligi_job *job, const lig_tensor *tensors,
                               ligi_on_stream on)
 {
+    assert(job->state == LIGI_JOB_TAKEN);
     lig_status status = ligi_job_answer(&mesh->parties[job->worker], job, tensors, on,
                                         job->staging ? job->staging->data : NULL);
     if (job->copying) {

@@ -15,6 +15,7 @@
 #include "params/sync/sync_flush.h"
 #include "params/tables/table_info.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define PIECE 1024u       /* entries examined before the lock is released for others */
@@ -65,6 +66,7 @@ static lig_status outgoing(void *context, uint32_t to, const ligi_params_outgoin
         return ligi_params_peer_send(&node->peers[to], message);
     lending.message.flags |= LIGI_PARAMS_LENT;
     lending.send_flags |= LIGI_SEND_LEND;
+    assert(*lent->last == NULL);
     buffer->holds++;
     buffer->with = NULL;
     *lent->last = buffer;
@@ -80,6 +82,7 @@ static lig_status done_with(lig_params *node, uint32_t from)
     if (buffer == NULL)
         return lig_fail(LIG_E_CORRUPT,
                         "protocol error: node %u returned a buffer that it was not lent", from);
+    assert(buffer->holds > 0);
     lent->first = buffer->with;
     if (lent->first == NULL)
         lent->last = &lent->first;
@@ -342,6 +345,7 @@ static lig_status begin_round(lig_params *node, int64_t now_ns)
     ligi_sync *sync = node->sync;
     int64_t elapsed = now_ns - sync->began_ns;
 
+    assert(!sync->busy);
     sync->busy = 1;
     sync->held = 0;
     sync->at = 0;

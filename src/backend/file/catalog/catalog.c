@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -440,6 +441,7 @@ static void leave_pending(write_run *run, lig_catalog_pending *pending)
     ligi_clog_folder_release(&run->catalog->log.folder, pending->held);
     if (pending->version == 0)
         pending->first = run->durable.epoch;
+    assert(run->durable.version >= pending->version);
     pending->version = run->durable.version;
     pending->held = run->durable.file;
     run->durable.file = NULL;
