@@ -22,25 +22,11 @@ static uint8_t *room(ligi_writer *writer, size_t bytes)
     return at;
 }
 
-static void store_le(uint8_t *out, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t load_le(const uint8_t *in, int bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++)
-        value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
-
 static void put_le(ligi_writer *writer, uint64_t value, int bytes)
 {
     uint8_t *at = room(writer, (size_t)bytes);
     if (at)
-        store_le(at, value, bytes);
+        ligi_store_le(at, value, (size_t)bytes);
 }
 
 void ligi_put_u8(ligi_writer *writer, uint8_t value)
@@ -118,7 +104,7 @@ const void *ligi_get_bytes(ligi_reader *reader, size_t bytes)
 static uint64_t get_le(ligi_reader *reader, int bytes)
 {
     const uint8_t *at = ligi_get_bytes(reader, (size_t)bytes);
-    return at ? load_le(at, bytes) : 0;
+    return at ? ligi_load_le(at, (size_t)bytes) : 0;
 }
 
 uint8_t ligi_get_u8(ligi_reader *reader)

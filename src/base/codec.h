@@ -47,6 +47,21 @@ const char *ligi_get_text(ligi_reader *reader, size_t max_bytes);
  * that memory is never allocated for a count from a hostile file. */
 size_t ligi_get_count(ligi_reader *reader, size_t least);
 
+/* A number of at most eight bytes at a known place. */
+static inline void ligi_store_le(void *out, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        ((uint8_t *)out)[i] = (uint8_t)(value >> (8 * i));
+}
+
+static inline uint64_t ligi_load_le(const void *in, size_t bytes)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++)
+        value |= (uint64_t)((const uint8_t *)in)[i] << (8 * i);
+    return value;
+}
+
 /* Big-endian, for keys that sort by number. */
 void ligi_put_be64(void *out, uint64_t value);
 uint64_t ligi_get_be64(const void *in);

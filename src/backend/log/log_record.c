@@ -1,5 +1,6 @@
 #include "backend/log/log_record.h"
 
+#include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -34,8 +35,7 @@ static void put_item(ligi_writer *writer, ligi_clog_kind kind, const lig_catalog
     if (writer->status != LIG_OK)
         return;
     uint64_t check = ligi_hash64_plain(writer->data + start + 8, bytes);
-    for (int i = 0; i < 8; i++)
-        writer->data[start + (size_t)i] = (uint8_t)(check >> (8 * i));
+    ligi_store_le(writer->data + start, check, 8);
     *sum = mix(*sum, check);
 }
 

@@ -6,6 +6,7 @@
 #include "backend/rados/rados_record.h"
 #include "backend/rados/rados_watch.h"
 #include "base/clock.h"
+#include "base/codec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -90,7 +91,7 @@ static int entry_owner(ligi_rados *e, uint64_t version, const void *id, rados_ow
     if (result == 0)
         *owner = ligi_rados_value_is(value, bytes, id) ? MINE : OTHERS;
     if (result == -ENODATA) {
-        *owner = last_bytes == 8 && ligi_rados_get64(last) >= version ? REMOVED : NOBODYS;
+        *owner = last_bytes == 8 && ligi_load_le(last, 8) >= version ? REMOVED : NOBODYS;
         result = 0;
     }
     free(value);
@@ -103,8 +104,8 @@ static int compare_and_set(ligi_rados *e, uint64_t before, const ligi_rados_valu
     ligi_rados_name key = ligi_rados_log_key(before + 1);
     uint8_t old[8], new[8];
 
-    ligi_rados_put64(old, before);
-    ligi_rados_put64(new, before + 1);
+    ligi_store_le(old, before, 8);
+    ligi_store_le(new, before + 1, 8);
     e->api.rados_write_op_assert_exists(op);
     ligi_rados_op_expect(e, op, "v", old, sizeof old);
     ligi_rados_op_set(e, op, "v", new, sizeof new);
@@ -216,7 +217,7 @@ static lig_status read_page(log_walk *walk)
         status = e->host->fail(LIG_E_CORRUPT, "the log in pool '%s', prefix '%s' has no version",
                                e->pool, e->prefix);
     else
-        walk->last = ligi_rados_get64((const uint8_t *)found);
+        walk->last = ligi_load_le(found, 8);
     if (status == LIG_OK && walk->last > walk->after)
         status = visit_entries(walk, entries);
     e->api.rados_omap_get_end(version);
@@ -253,7 +254,7 @@ static int kept_from(ligi_rados *e, uint64_t *version)
     if (result == 0 && bytes != sizeof last)
         result = -EBADMSG;
     if (result == 0) {
-        uint64_t end = ligi_rados_get64(last);
+        uint64_t end = ligi_load_le(last, 8);
         *version = end > LIGI_RADOS_LOG_KEPT ? end - LIGI_RADOS_LOG_KEPT : 0;
     }
     return result;

@@ -3,6 +3,7 @@
 #include "backend/rados/rados_error.h"
 #include "backend/rados/rados_log.h"
 #include "backend/rados/rados_ops.h"
+#include "base/codec.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ lig_status ligi_rados_record_put(ligi_rados *e, uint64_t version, const void *re
     memcpy(value->bytes + 1, record, apart ? LIGI_RECORD_ID_BYTES : bytes);
     if (!apart)
         return LIG_OK;
-    ligi_rados_put64((uint8_t *)value->bytes + 1 + LIGI_RECORD_ID_BYTES, bytes);
+    ligi_store_le((uint8_t *)value->bytes + 1 + LIGI_RECORD_ID_BYTES, bytes, 8);
     lig_status status = write_apart(e, version, record, bytes);
     if (status != LIG_OK) {
         ligi_rados_record_drop(e, version, value);
@@ -110,9 +111,9 @@ lig_status ligi_rados_record_visit(ligi_rados *e, uint64_t version, const void *
     if (bytes > LIGI_RECORD_ID_BYTES && from[0] == INLINE)
         return visit(context, version, from + 1, bytes - 1);
     if (bytes != APART_BYTES || from[0] != APART ||
-        ligi_rados_get64(from + 1 + LIGI_RECORD_ID_BYTES) > LIGI_RADOS_RECORD_MAX)
+        ligi_load_le(from + 1 + LIGI_RECORD_ID_BYTES, 8) > LIGI_RADOS_RECORD_MAX)
         return visit(context, version, from, 0); /* damaged: none of it is a record */
-    uint64_t size = ligi_rados_get64(from + 1 + LIGI_RECORD_ID_BYTES);
+    uint64_t size = ligi_load_le(from + 1 + LIGI_RECORD_ID_BYTES, 8);
     ligi_rados_name name = ligi_rados_record_name(version, from + 1);
     char *record = malloc(size);
     if (record == NULL)

@@ -5,6 +5,7 @@
 #include "backend/rados/rados_error.h"
 #include "backend/rados/rados_ops.h"
 #include "base/clock.h"
+#include "base/codec.h"
 
 #include <errno.h>
 #include <string.h>
@@ -58,7 +59,7 @@ void ligi_rados_dead_put(ligi_rados *e, rados_write_op_t op, const ligi_rados_bo
     uint8_t value[DEAD_BYTES];
 
     ligi_rados_body_encode(body, value);
-    ligi_rados_put64(value + LIGI_RADOS_BODY_BYTES, (uint64_t)ligi_date_ns());
+    ligi_store_le(value + LIGI_RADOS_BODY_BYTES, (uint64_t)ligi_date_ns(), 8);
     ligi_rados_op_set(e, op, ligi_rados_writer_key("dead/", body).text, value, sizeof value);
 }
 
@@ -241,7 +242,7 @@ static int visit_dead(void *context, const char *key, size_t key_bytes, const vo
     if (bytes != DEAD_BYTES || !decode_writer(walk, "dead/", key, key_bytes, value, &body))
         return 0;
     int64_t age =
-        ligi_date_ns() - (int64_t)ligi_rados_get64((const uint8_t *)value + LIGI_RADOS_BODY_BYTES);
+        ligi_date_ns() - (int64_t)ligi_load_le((const uint8_t *)value + LIGI_RADOS_BODY_BYTES, 8);
     int result = ligi_rados_stripes_remove(walk->e, &body, 0, stripes_of(&body));
     if (result != 0 || age < LATE_NS)
         return result;

@@ -3,6 +3,7 @@
 #include "backend/rados/rados_error.h"
 #include "backend/rados/rados_ops.h"
 #include "base/clock.h"
+#include "base/codec.h"
 
 #include <errno.h>
 
@@ -31,7 +32,7 @@ static void on_notice(void *context, uint64_t notice, uint64_t watch, uint64_t s
 
     (void)sender;
     if (bytes == 8)
-        heard(e, ligi_rados_get64(data));
+        heard(e, ligi_load_le(data, 8));
     e->api.rados_notify_ack(e->meta, LIGI_RADOS_HEAD, notice, watch, NULL, 0);
 }
 
@@ -108,7 +109,7 @@ void ligi_rados_notify(ligi_rados *e, uint64_t version)
     uint8_t text[8];
     rados_completion_t done = NULL;
 
-    ligi_rados_put64(text, version);
+    ligi_store_le(text, version, 8);
     pthread_mutex_lock(&e->news_lock);
     if (version > e->news)
         e->news = version;
@@ -163,7 +164,7 @@ static lig_status look(ligi_rados *e)
     if (result != 0)
         return ligi_rados_fail(e, result, "waiting for commits");
     if (bytes == sizeof version)
-        heard(e, ligi_rados_get64(version));
+        heard(e, ligi_load_le(version, 8));
     return LIG_OK;
 }
 

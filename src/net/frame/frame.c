@@ -1,40 +1,30 @@
 #include "net/frame/frame.h"
 
+#include "base/codec.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define MAGIC UINT32_C(0x004e474c) /* 'L' 'G' 'N' */
 #define MAGIC_MASK UINT32_C(0x00ffffff)
 
-static void store32(uint8_t *out, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        out[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint32_t load32(const uint8_t *in)
-{
-    return (uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24;
-}
-
 void ligi_frame_prefix_encode(const ligi_frame_prefix *prefix, uint8_t bytes[LIGI_PREFIX_BYTES])
 {
-    store32(bytes, MAGIC | prefix->kind << 24);
-    store32(bytes + 4, prefix->head_bytes);
-    store32(bytes + 8, (uint32_t)prefix->payload_bytes);
-    store32(bytes + 12, (uint32_t)(prefix->payload_bytes >> 32));
+    ligi_store_le(bytes, MAGIC | prefix->kind << 24, 4);
+    ligi_store_le(bytes + 4, prefix->head_bytes, 4);
+    ligi_store_le(bytes + 8, prefix->payload_bytes, 8);
 }
 
 lig_status ligi_frame_prefix_decode(const uint8_t bytes[LIGI_PREFIX_BYTES],
                                     ligi_frame_prefix *prefix)
 {
-    uint32_t first = load32(bytes);
+    uint32_t first = (uint32_t)ligi_load_le(bytes, 4);
     if ((first & MAGIC_MASK) != MAGIC)
         return lig_fail(LIG_E_CORRUPT, "not a Ligament message: it begins with %02x %02x %02x %02x",
                         bytes[0], bytes[1], bytes[2], bytes[3]);
     prefix->kind = first >> 24;
-    prefix->head_bytes = load32(bytes + 4);
-    prefix->payload_bytes = load32(bytes + 8) | (uint64_t)load32(bytes + 12) << 32;
+    prefix->head_bytes = (uint32_t)ligi_load_le(bytes + 4, 4);
+    prefix->payload_bytes = ligi_load_le(bytes + 8, 8);
     return LIG_OK;
 }
 
@@ -92,7 +82,7 @@ static char printable(char letter)
 size_t ligi_bye_encode(lig_status status, const char *text, uint8_t bytes[LIGI_BYE_HEAD_MAX])
 {
     size_t length = strnlen(text, LIGI_BYE_TEXT_MAX);
-    store32(bytes, (uint32_t)status);
+    ligi_store_le(bytes, (uint32_t)status, 4);
     memcpy(bytes + 4, text, length);
     return 4 + length;
 }
@@ -102,7 +92,7 @@ lig_status ligi_bye_decode(const void *data, size_t bytes, lig_status *status,
 {
     if (bytes < 4 || bytes > LIGI_BYE_HEAD_MAX)
         return lig_fail(LIG_E_CORRUPT, "malformed goodbye of %zu bytes", bytes);
-    uint32_t number = load32(data);
+    uint32_t number = (uint32_t)ligi_load_le(data, 4);
     *status = number > LIG_OK && number <= LIG_E_INTERNAL ? (lig_status)number : LIG_E_CLOSED;
     size_t length = bytes - 4;
     memcpy(text, (const uint8_t *)data + 4, length);

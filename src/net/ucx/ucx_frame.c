@@ -1,29 +1,17 @@
 #include "net/ucx/ucx_frame.h"
 
+#include "base/codec.h"
+
 #define MAGIC UINT64_C(0x31585543) /* "CUX1" */
-
-static void put(uint8_t *out, uint64_t value, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get(const uint8_t *in, size_t bytes)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; i++)
-        value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
 
 void ligi_ucx_frame_encode(const ligi_ucx_frame *frame, uint8_t out[LIGI_UCX_FRAME_BYTES])
 {
-    put(out, MAGIC, 4);
-    put(out + 4, frame->form, 4);
-    put(out + 8, frame->number, 8);
-    put(out + 16, frame->prefix.kind, 4);
-    put(out + 20, frame->prefix.head_bytes, 4);
-    put(out + 24, frame->prefix.payload_bytes, 8);
+    ligi_store_le(out, MAGIC, 4);
+    ligi_store_le(out + 4, frame->form, 4);
+    ligi_store_le(out + 8, frame->number, 8);
+    ligi_store_le(out + 16, frame->prefix.kind, 4);
+    ligi_store_le(out + 20, frame->prefix.head_bytes, 4);
+    ligi_store_le(out + 24, frame->prefix.payload_bytes, 8);
 }
 
 int ligi_ucx_frame_decode(ligi_ucx_message id, const void *header, size_t header_bytes,
@@ -31,14 +19,14 @@ int ligi_ucx_frame_decode(ligi_ucx_message id, const void *header, size_t header
 {
     const uint8_t *in = header;
 
-    if (header_bytes < LIGI_UCX_FRAME_BYTES || get(in, 4) != MAGIC)
+    if (header_bytes < LIGI_UCX_FRAME_BYTES || ligi_load_le(in, 4) != MAGIC)
         return 0;
     *frame = (ligi_ucx_frame){
-        .number = get(in + 8, 8),
-        .form = (uint32_t)get(in + 4, 4),
-        .prefix = {.kind = (uint32_t)get(in + 16, 4),
-                   .head_bytes = (uint32_t)get(in + 20, 4),
-                   .payload_bytes = get(in + 24, 8)},
+        .number = ligi_load_le(in + 8, 8),
+        .form = (uint32_t)ligi_load_le(in + 4, 4),
+        .prefix = {.kind = (uint32_t)ligi_load_le(in + 16, 4),
+                   .head_bytes = (uint32_t)ligi_load_le(in + 20, 4),
+                   .payload_bytes = ligi_load_le(in + 24, 8)},
     };
     size_t rest = header_bytes - LIGI_UCX_FRAME_BYTES;
     uint64_t head = frame->prefix.head_bytes, payload = frame->prefix.payload_bytes;
@@ -56,10 +44,10 @@ int ligi_ucx_frame_decode(ligi_ucx_message id, const void *header, size_t header
 
 void ligi_ucx_credit_encode(uint64_t count, uint8_t out[LIGI_UCX_CREDIT_BYTES])
 {
-    put(out, count, LIGI_UCX_CREDIT_BYTES);
+    ligi_store_le(out, count, LIGI_UCX_CREDIT_BYTES);
 }
 
 uint64_t ligi_ucx_credit_decode(const uint8_t in[LIGI_UCX_CREDIT_BYTES])
 {
-    return get(in, LIGI_UCX_CREDIT_BYTES);
+    return ligi_load_le(in, LIGI_UCX_CREDIT_BYTES);
 }

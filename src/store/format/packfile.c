@@ -1,5 +1,6 @@
 #include "store/format/packfile.h"
 
+#include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -9,21 +10,9 @@ enum { MAGIC_BYTES = 8, HASH_BYTES = 8 };
 
 static const char header_magic[] = "LIGAPACK", trailer_magic[] = "LIGATAIL";
 
-static void store_u32(uint8_t *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void store_u64(uint8_t *at, uint64_t value)
-{
-    store_u32(at, (uint32_t)value);
-    store_u32(at + 4, (uint32_t)(value >> 32));
-}
-
 static void seal(uint8_t *bytes, size_t size)
 {
-    store_u64(bytes + size - HASH_BYTES, ligi_hash64_plain(bytes, size - HASH_BYTES));
+    ligi_store_le(bytes + size - HASH_BYTES, ligi_hash64_plain(bytes, size - HASH_BYTES), 8);
 }
 
 /* Magic first, then the hash, then the version: a newer format keeps these three where they are. */
@@ -52,10 +41,10 @@ void ligi_pack_header_make(const ligi_pack_header *header, void *bytes)
     uint8_t *at = bytes;
     memset(at, 0, LIGI_PACK_HEADER_BYTES);
     memcpy(at, header_magic, MAGIC_BYTES);
-    store_u32(at + 8, LIGI_FORMAT_VERSION);
+    ligi_store_le(at + 8, LIGI_FORMAT_VERSION, 4);
     memcpy(at + 16, header->uuid, LIGI_UUID_BYTES);
     memcpy(at + 32, header->secret, LIG_SECRET_BYTES);
-    store_u64(at + 32 + LIG_SECRET_BYTES, (uint64_t)header->created_ns);
+    ligi_store_le(at + 32 + LIG_SECRET_BYTES, (uint64_t)header->created_ns, 8);
     seal(at, LIGI_PACK_HEADER_BYTES);
 }
 
@@ -74,10 +63,10 @@ void ligi_pack_trailer_make(const ligi_pack_trailer *trailer, void *bytes)
     uint8_t *at = bytes;
     memset(at, 0, LIGI_PACK_TRAILER_BYTES);
     memcpy(at, trailer_magic, MAGIC_BYTES);
-    store_u32(at + 8, LIGI_FORMAT_VERSION);
-    store_u64(at + 16, trailer->footer_offset);
-    store_u64(at + 24, trailer->footer_bytes);
-    store_u64(at + 32, trailer->footer_hash);
+    ligi_store_le(at + 8, LIGI_FORMAT_VERSION, 4);
+    ligi_store_le(at + 16, trailer->footer_offset, 8);
+    ligi_store_le(at + 24, trailer->footer_bytes, 8);
+    ligi_store_le(at + 32, trailer->footer_hash, 8);
     seal(at, LIGI_PACK_TRAILER_BYTES);
 }
 

@@ -1,5 +1,6 @@
 #include "store/format/record.h"
 
+#include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -61,8 +62,7 @@ void ligi_value_seal_again(const ligi_catalog_key *key, void *value, size_t byte
     assert(bytes > HASH_BYTES);
     bytes -= HASH_BYTES;
     uint64_t hash = value_hash(secret, value, bytes, key->bytes, key->size);
-    for (unsigned i = 0; i < HASH_BYTES; i++)
-        ((uint8_t *)value)[bytes + i] = (uint8_t)(hash >> 8 * i);
+    ligi_store_le((uint8_t *)value + bytes, hash, HASH_BYTES);
 }
 
 lig_status ligi_value_open(const lig_catalog_item *item, const void *secret, ligi_reader *reader)

@@ -48,23 +48,17 @@ lig_status ligi_mdb_position(MDB_txn *txn, MDB_dbi dbi, ligi_clog_position *at)
                : LIG_OK;
 }
 
-static void put_le64(uint8_t *out, uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        out[i] = (uint8_t)(value >> (8 * i));
-}
-
 int ligi_mdb_position_put(const ligi_mdb_txn *index)
 {
     uint8_t bytes[POSITION_BYTES], version[8];
     MDB_val key = own_key("\0tail"), value = {sizeof bytes, bytes};
 
-    put_le64(bytes, index->at.chain);
-    put_le64(bytes + 8, index->at.segment);
-    put_le64(bytes + 16, index->at.offset);
-    put_le64(bytes + 24, index->at.last);
+    ligi_store_le(bytes, index->at.chain, 8);
+    ligi_store_le(bytes + 8, index->at.segment, 8);
+    ligi_store_le(bytes + 16, index->at.offset, 8);
+    ligi_store_le(bytes + 24, index->at.last, 8);
     int number = mdb_put(index->txn, index->dbi, &key, &value, 0);
-    put_le64(version, index->at.version);
+    ligi_store_le(version, index->at.version, 8);
     value = (MDB_val){sizeof version, version};
     ligi_file_catalog_version_key(&key);
     return number ? number : mdb_put(index->txn, index->dbi, &key, &value, 0);
@@ -112,12 +106,11 @@ static int put_value(ligi_mdb_txn *index, MDB_val *key, const void *data, size_t
     MDB_val value = {REF_BYTES, small};
 
     if (bytes > LIGI_MDB_INLINE_BYTES) {
-        put_le64(small, ref->file);
-        put_le64(small + 8, ref->offset);
-        put_le64(small + 16, ref->version);
-        put_le64(small + 24, ligi_hash64_plain(data, bytes));
-        for (int i = 0; i < 4; i++)
-            small[32 + i] = (uint8_t)(bytes >> (8 * i));
+        ligi_store_le(small, ref->file, 8);
+        ligi_store_le(small + 8, ref->offset, 8);
+        ligi_store_le(small + 16, ref->version, 8);
+        ligi_store_le(small + 24, ligi_hash64_plain(data, bytes), 8);
+        ligi_store_le(small + 32, bytes, 4);
         small[36] = 1;
         return mdb_put(index->txn, index->dbi, key, &value, flags);
     }

@@ -1,6 +1,7 @@
 #include "backend/file/log/log_checkpoint.h"
 
 #include "backend/file/packs/engine.h"
+#include "base/codec.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -106,8 +107,7 @@ lig_status ligi_checkpoint_put(ligi_checkpoint_writer *self, const ligi_checkpoi
     ligi_put_zeros(buffer, (8 - bytes % 8) % 8);
     LIG_TRY(buffer->status);
     uint64_t check = ligi_hash64_plain(buffer->data + start + 8, bytes);
-    for (int i = 0; i < 8; i++)
-        buffer->data[start + (size_t)i] = (uint8_t)(check >> (8 * i));
+    ligi_store_le(buffer->data + start, check, 8);
     self->sum = mix(self->sum, check);
     self->items++;
     return buffer->bytes < FLUSH_BYTES ? LIG_OK : flush(self);

@@ -1,5 +1,7 @@
 #include "backend/rados/format/rados_names.h"
 
+#include "base/codec.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -168,41 +170,26 @@ int ligi_rados_key_writer(const char *key, size_t key_bytes, const char *begin, 
     return 1;
 }
 
-void ligi_rados_put64(uint8_t *bytes, uint64_t value)
-{
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(value >> (8 * i));
-}
-
-uint64_t ligi_rados_get64(const uint8_t *bytes)
-{
-    uint64_t value = 0;
-
-    for (int i = 0; i < 8; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
-
 void ligi_rados_body_encode(const ligi_rados_body *body, uint8_t value[LIGI_RADOS_BODY_BYTES])
 {
-    ligi_rados_put64(value, BODY_FORMAT);
+    ligi_store_le(value, BODY_FORMAT, 8);
     memcpy(value + 8, body->token.bytes, sizeof body->token.bytes);
-    ligi_rados_put64(value + 24, body->bytes);
-    ligi_rados_put64(value + 32, body->stripe_bytes);
-    ligi_rados_put64(value + 40, body->stripes_max);
+    ligi_store_le(value + 24, body->bytes, 8);
+    ligi_store_le(value + 32, body->stripe_bytes, 8);
+    ligi_store_le(value + 40, body->stripes_max, 8);
 }
 
 int ligi_rados_body_decode(const void *value, size_t bytes, ligi_rados_body *body)
 {
     const uint8_t *from = value;
 
-    if (bytes != LIGI_RADOS_BODY_BYTES || ligi_rados_get64(from) != BODY_FORMAT)
+    if (bytes != LIGI_RADOS_BODY_BYTES || ligi_load_le(from, 8) != BODY_FORMAT)
         return 0;
-    uint64_t stripe = ligi_rados_get64(from + 32), stripes_max = ligi_rados_get64(from + 40);
+    uint64_t stripe = ligi_load_le(from + 32, 8), stripes_max = ligi_load_le(from + 40, 8);
     if (stripe == 0 || stripe > UINT32_MAX || stripes_max > UINT32_MAX)
         return 0;
     memcpy(body->token.bytes, from + 8, sizeof body->token.bytes);
-    body->bytes = ligi_rados_get64(from + 24);
+    body->bytes = ligi_load_le(from + 24, 8);
     body->stripe_bytes = stripe;
     body->stripes_max = (uint32_t)stripes_max;
     return 1;

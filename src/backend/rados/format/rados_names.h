@@ -69,7 +69,4 @@ void ligi_rados_body_encode(const ligi_rados_body *body, uint8_t value[LIGI_RADO
 int ligi_rados_body_decode(const void *value, size_t bytes, ligi_rados_body *body);
 uint64_t ligi_rados_stripe_count(const ligi_rados_body *body);
 
-void ligi_rados_put64(uint8_t *bytes, uint64_t value);
-uint64_t ligi_rados_get64(const uint8_t *bytes);
-
 #endif

@@ -1,5 +1,7 @@
 #include "backend/s3/leases/s3_lease.h"
 
+#include "base/codec.h"
+
 #include <string.h>
 
 #define SECOND_NS INT64_C(1000000000)
@@ -8,19 +10,16 @@ void ligi_s3_lease_encode(const uint8_t token[LIGI_RECORD_ID_BYTES], int64_t ttl
                           uint8_t out[LIGI_S3_LEASE_HEADER_BYTES])
 {
     memcpy(out, token, LIGI_RECORD_ID_BYTES);
-    for (size_t i = 0; i < 8; i++)
-        out[LIGI_RECORD_ID_BYTES + i] = (uint8_t)((uint64_t)ttl_ns >> (8 * i));
+    ligi_store_le(out + LIGI_RECORD_ID_BYTES, (uint64_t)ttl_ns, 8);
 }
 
 int ligi_s3_lease_decode(const ligi_s3_small *object, ligi_s3_lease *lease)
 {
     const uint8_t *data = (const uint8_t *)object->data;
-    uint64_t ttl = 0;
 
     if (object->bytes < LIGI_S3_LEASE_HEADER_BYTES)
         return 0;
-    for (size_t i = 0; i < 8; i++)
-        ttl |= (uint64_t)data[LIGI_RECORD_ID_BYTES + i] << (8 * i);
+    uint64_t ttl = ligi_load_le(data + LIGI_RECORD_ID_BYTES, 8);
     if (ttl > INT64_MAX)
         return 0;
     memcpy(lease->token, data, LIGI_RECORD_ID_BYTES);

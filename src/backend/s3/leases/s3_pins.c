@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/s3/leases/s3_lease.h"
+#include "base/codec.h"
 
 #define PIN_PACKS_MAX 500000
 
@@ -14,21 +15,6 @@ typedef struct s3_pin {
     uint8_t *body; /* a lease, then the packs, 8 bytes each, lowest first */
     size_t bytes;
 } s3_pin;
-
-static void put_id(uint8_t *out, uint64_t id)
-{
-    for (size_t i = 0; i < 8; i++)
-        out[i] = (uint8_t)(id >> (8 * i));
-}
-
-static uint64_t get_id(const uint8_t *in)
-{
-    uint64_t id = 0;
-
-    for (size_t i = 0; i < 8; i++)
-        id |= (uint64_t)in[i] << (8 * i);
-    return id;
-}
 
 static lig_status name_pin(s3_pin *pin, uint8_t token[LIGI_RECORD_ID_BYTES])
 {
@@ -63,7 +49,7 @@ lig_status ligi_s3_pin(void *self, const uint64_t *packs, size_t count, int64_t 
     if (status == LIG_OK) {
         ligi_s3_lease_encode(token, ttl_ns, made->body);
         for (size_t i = 0; i < count; i++)
-            put_id(made->body + LIGI_S3_LEASE_HEADER_BYTES + 8 * i, packs[i]);
+            ligi_store_le(made->body + LIGI_S3_LEASE_HEADER_BYTES + 8 * i, packs[i], 8);
         status = ligi_s3_put(s3->client, made->key, made->body, made->bytes, s3->timeout_ns);
     }
     if (status != LIG_OK) {
@@ -146,7 +132,7 @@ static void prepare_pin(void *context, ligi_s3_slot *slot)
 static void mark_packs(const pin_visit *visit, const ligi_s3_lease *lease)
 {
     for (size_t at = 0; at + 8 <= lease->rest_bytes; at += 8) {
-        uint64_t id = get_id(lease->rest + at);
+        uint64_t id = ligi_load_le(lease->rest + at, 8);
         for (size_t i = 0; i < visit->count; i++)
             visit->pinned[i] |= visit->packs[i] == id;
     }
