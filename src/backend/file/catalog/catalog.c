@@ -37,6 +37,7 @@ static void forked(void *object)
     ligi_file_catalog *self = object;
 
     ligi_head_forked(&self->log.head);
+    ligi_mdb_env_forked(self);
 }
 
 /* The last user records for the next one whether the index is unchanged. */
@@ -154,6 +155,7 @@ static lig_status create(void *opaque, void **object)
 
     LIG_TRY(ligi_calloc(&self, 1, sizeof *self, "the catalog"));
     self->folder_fd = self->index_fd = self->log.folder.fd = self->log.head.fd = -1;
+    self->index_lock_fd = -1;
     pthread_mutex_init(&self->lock, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

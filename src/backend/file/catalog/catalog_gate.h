@@ -13,6 +13,7 @@ struct ligi_file_catalog {
     char *place;
     int folder_fd;
     int index_fd; /* the folder of the index: the store, or one of this host (sharing.h) */
+    int index_lock_fd; /* holds the locks of LMDB's environment; -1: not open */
     int apart;    /* stays alone as the first user */
     ligi_file_log log;
     uint64_t map_bytes;

@@ -110,6 +110,25 @@ static lig_status open_database(ligi_file_catalog *self)
     return ligi_mdb_fail(number != MDB_SUCCESS ? number : committed, self->place, "cannot be read");
 }
 
+/* LMDB's locks are those of the process: the kernel drops them when any descriptor of the lock file
+ * is closed, also by a program that copies a store which it has open. Other processes would then
+ * reuse the pages of its snapshots. Locks of a descriptor of our own take their place. */
+static lig_status take_locks(ligi_file_catalog *self)
+{
+    struct flock opened = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    struct flock reader = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    struct flock theirs = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+
+    LIG_TRY(ligi_entry_open(self->index_fd, self->index_fd, self->place, LIGI_NAME_INDEX_LOCK,
+                            O_RDWR, &self->index_lock_fd));
+    reader.l_start = getpid(); /* as in mdb_reader_pid */
+    if (fcntl(self->index_lock_fd, F_OFD_SETLK, &opened) == 0 &&
+        fcntl(self->index_lock_fd, F_SETLK, &theirs) == 0 &&
+        fcntl(self->index_lock_fd, F_OFD_SETLK, &reader) == 0)
+        return LIG_OK;
+    return ligi_fail_errno(errno, "cannot lock %s/" LIGI_NAME_INDEX_LOCK, self->place);
+}
+
 lig_status ligi_mdb_env_open(ligi_file_catalog *self)
 {
     uint64_t map_bytes = self->map_bytes;
@@ -124,7 +143,15 @@ lig_status ligi_mdb_env_open(ligi_file_catalog *self)
         number = try_open(self, map_bytes /= 8);
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be opened"));
     LIG_TRY(identify(self));
-    return open_database(self);
+    LIG_TRY(open_database(self));
+    return take_locks(self);
+}
+
+void ligi_mdb_env_forked(ligi_file_catalog *self)
+{
+    if (self->index_lock_fd >= 0)
+        close(self->index_lock_fd);
+    self->index_lock_fd = -1;
 }
 
 void ligi_mdb_env_close(ligi_file_catalog *self)
@@ -132,6 +159,7 @@ void ligi_mdb_env_close(ligi_file_catalog *self)
     if (self->env != NULL)
         mdb_env_close(self->env);
     self->env = NULL;
+    ligi_mdb_env_forked(self);
 }
 
 lig_status ligi_mdb_env_reopen(ligi_file_catalog *self)

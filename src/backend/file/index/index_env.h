@@ -7,6 +7,8 @@
 /* Opens index.mdb, or creates an empty one; reopens it if it is open. */
 lig_status ligi_mdb_env_open(ligi_file_catalog *catalog);
 void ligi_mdb_env_close(ligi_file_catalog *catalog);
+/* In a forked child: the locks are the parent's. */
+void ligi_mdb_env_forked(ligi_file_catalog *catalog);
 /* Closes the file, if it is open, and opens the same one. On failure it is unchanged or closed. */
 lig_status ligi_mdb_env_reopen(ligi_file_catalog *catalog);
 /* Creates LMDB's lock file of that name, with all its pages. No environment of this process may

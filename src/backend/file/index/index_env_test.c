@@ -1,0 +1,70 @@
+/* The LMDB environment of the index, with other processes attached. */
+#include "file_volume.h"
+
+enum { KEYS = 200 };
+
+static void put_all(void *volume, uint64_t version, char text)
+{
+    char values[KEYS][300];
+    uint32_t keys[KEYS];
+    lig_catalog_op ops[KEYS];
+
+    memset(values, text, sizeof values);
+    for (uint32_t i = 0; i < KEYS; i++) {
+        keys[i] = i;
+        ops[i] = (lig_catalog_op){&keys[i], sizeof keys[i], values[i], sizeof values[i]};
+    }
+    assert_ok(commit_ops(OPS, volume, version, ops, KEYS));
+}
+
+static int replace_all(void *folder)
+{
+    void *volume;
+
+    assert_ok(open_at(folder, "", &volume));
+    for (uint64_t version = 1; version < 9; version++)
+        put_all(volume, version, 'b');
+    close_at(volume);
+    return 0;
+}
+
+/* As a program does that copies a store which it has open. */
+static void read_every_file(const char *folder)
+{
+    char path[300];
+    DIR *listing = opendir(folder);
+
+    assert_non_null(listing);
+    for (struct dirent *entry; (entry = readdir(listing)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        close(open(path, O_RDONLY | O_CLOEXEC));
+    }
+    closedir(listing);
+}
+
+static void snapshots_outlive_a_copy_by_their_process(void **state)
+{
+    void *volume, *snapshot;
+    lig_catalog_item item;
+    uint64_t version;
+
+    assert_ok(open_at(*state, "", &volume));
+    put_all(volume, 0, 'a');
+    assert_ok(OPS->catalog_begin(volume, &snapshot, &version));
+    read_every_file(*state);
+    assert_int_equal(child_run(replace_all, *state), 0);
+    for (uint32_t key = 0; key < KEYS; key++) {
+        assert_ok(OPS->catalog_get(snapshot, &key, sizeof key, &item));
+        assert_int_equal(*(const char *)item.value, 'a');
+    }
+    OPS->catalog_end(snapshot);
+    close_at(volume);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        folder_test(snapshots_outlive_a_copy_by_their_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
