@@ -86,7 +86,11 @@ lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *self, const char *
     LIG_TRY(
         ligi_entry_open(self->index_fd, self->index_fd, self->place, name, O_RDWR | O_CREAT, &fd));
     lig_status status = ligi_plain_sole(fd, self->place, name);
-    int number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
+    int number;
+
+    do /* a tmpfs stops when a signal arrives */
+        number = status == LIG_OK ? posix_fallocate(fd, 0, LOCK_FILE_BYTES) : 0;
+    while (number == EINTR);
     close(fd);
     if (number == 0 || number == EOPNOTSUPP || number == EINVAL)
         return status;
