@@ -210,8 +210,10 @@ lig_status cli_place_names(const cli_place *place, lig_store *store, const char 
                            char ***names, size_t *count)
 {
     lig_model *model;
-    LIG_TRY(cli_place_model(place, store, &model));
-    if (model != NULL) {
+    lig_status named = cli_place_model(place, store, &model);
+    if (named != LIG_E_CORRUPT) /* the name of a damaged model is one, too */
+        LIG_TRY(named);
+    if (model != NULL || named != LIG_OK) {
         lig_model_destroy(model);
         char **one;
         LIG_TRY(cli_alloc(&one, 1, sizeof *one));

@@ -25,14 +25,40 @@ static void tell(const removal *self, const char *name, int alias)
     putchar('\n');
 }
 
+typedef struct alias_search {
+    const char *name;
+    int found;
+} alias_search;
+
+static lig_status compare_alias(void *context, const char *alias, const char *model)
+{
+    alias_search *search = context;
+    (void)model;
+    search->found |= strcmp(alias, search->name) == 0;
+    return LIG_OK;
+}
+
+static lig_status is_alias(lig_store *store, const char *name, int *alias)
+{
+    alias_search search = {.name = name};
+    lig_model *model;
+    lig_status status = lig_store_model(store, name, &model);
+    if (status == LIG_E_CORRUPT) { /* a damaged model can be removed */
+        LIG_TRY(cli_each_alias(store, compare_alias, &search));
+        *alias = search.found;
+        return LIG_OK;
+    }
+    LIG_TRY(status);
+    *alias = strcmp(model->name, name) != 0;
+    lig_model_destroy(model);
+    return LIG_OK;
+}
+
 /* An alias is only a name: removing it leaves the model it refers to. */
 static lig_status remove_one(const removal *self, const char *name)
 {
-    lig_model *model;
-    int now = cli_has(self->call, "now"), dry = cli_has(self->call, "dry-run");
-    LIG_TRY(lig_store_model(self->store, name, &model));
-    int alias = strcmp(model->name, name) != 0;
-    lig_model_destroy(model);
+    int now = cli_has(self->call, "now"), dry = cli_has(self->call, "dry-run"), alias;
+    LIG_TRY(is_alias(self->store, name, &alias));
     if (alias && !dry)
         LIG_TRY(lig_store_alias(self->store, name, NULL));
     else if (!dry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import ligament
@@ -172,7 +173,7 @@ def test_a_folder_in_the_place_of_the_index_is_kept_beside(tmp_path: Path, name:
     assert (aside / "kept").exists()
 
 
-def test_values_of_a_damaged_record_are_lost_by_name(tmp_path: Path) -> None:
+def test_values_of_a_damaged_record_are_lost_by_name(tmp_path: Path, program: Path) -> None:
     place = tmp_path / "store"
     with Store(place) as store:
         store.save("medium", MEDIUM)
@@ -187,7 +188,12 @@ def test_values_of_a_damaged_record_are_lost_by_name(tmp_path: Path) -> None:
             problems = store.check(repair=repair).problems
             assert "model 'medium'" in problems[-1]
         assert len(problems) == 1
-        store.retire("medium")
+        store.alias("prod", "medium")
+        for name in ("prod", "medium"):
+            line = [program, "rm", f"{store.uri}#{name}"]
+            done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert ("alias" in done.stdout) == (name == "prod")
         assert store.check().problems == [] and names(store) == ["small"]
 
 
