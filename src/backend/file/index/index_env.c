@@ -97,6 +97,15 @@ lig_status ligi_mdb_env_reserve_lock(const ligi_file_catalog *self, const char *
     return ligi_fail_errno(number, "cannot allocate space for %s/%s", self->place, name);
 }
 
+/* LMDB tells processes apart by their ids. */
+static lig_status same_id(const ligi_file_catalog *self)
+{
+    return lig_fail(LIG_E_BUSY,
+                    "%s: a process of another container has the store open and the same process id "
+                    "as this one, %d (use share=network, or one pid namespace)",
+                    self->place, (int)getpid());
+}
+
 static lig_status open_database(ligi_file_catalog *self)
 {
     MDB_txn *txn;
@@ -108,6 +117,8 @@ static lig_status open_database(ligi_file_catalog *self)
         if (number == MDB_MAP_RESIZED && mdb_env_set_mapsize(self->env, 0) != MDB_SUCCESS)
             break;
     } while (number == MDB_MAP_RESIZED);
+    if (number == EAGAIN)
+        return same_id(self);
     LIG_TRY(ligi_mdb_fail(number, self->place, "cannot be read"));
     number = mdb_dbi_open(txn, NULL, 0, &self->dbi);
     int committed = mdb_txn_commit(txn);
@@ -130,6 +141,8 @@ static lig_status take_locks(ligi_file_catalog *self)
         fcntl(self->index_lock_fd, F_SETLK, &theirs) == 0 &&
         fcntl(self->index_lock_fd, F_OFD_SETLK, &reader) == 0)
         return LIG_OK;
+    if (errno == EAGAIN)
+        return same_id(self);
     return ligi_fail_errno(errno, "cannot lock %s/" LIGI_NAME_INDEX_LOCK, self->place);
 }
 

@@ -81,11 +81,42 @@ static void a_signal_does_not_keep_a_store_from_opening(void **state)
     close_at(volume);
 }
 
+static pid_t the_parent;
+
+static void take_its_id(void *folder)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = the_parent, .l_len = 1};
+    char path[128];
+    void *volume;
+
+    assert_ok(open_at(folder, "", &volume));
+    snprintf(path, sizeof path, "%s/index.mdb-lock", (const char *)folder);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fcntl(fd, F_OFD_SETLK, &lock) != 0)
+        _exit(5);
+}
+
+/* Two containers on one host have a process of the same id each. */
+static void a_process_with_this_id_is_named(void **state)
+{
+    void *volume;
+
+    the_parent = getpid();
+    pid_t child = child_start(take_its_id, *state);
+    assert_status(open_at(*state, "", &volume), LIG_E_BUSY);
+    assert_says("a process of another container has the store open");
+    child_kill(child);
+    assert_ok(open_at(*state, "", &volume));
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         folder_test(snapshots_outlive_a_copy_by_their_process),
         folder_test(a_signal_does_not_keep_a_store_from_opening),
+        folder_test(a_process_with_this_id_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
