@@ -224,6 +224,21 @@ def test_the_page_of_figures_is_generated(tmp_path):
     assert (tmp_path / "page.md").read_text() == (ROOT / "docs/performance.md").read_text()
 
 
+def test_the_figures_of_the_readme_are_measured():
+    """Each value in README's table is one of docs/performance.md."""
+    measured = {row.split("|")[2].strip(" *") for row in table_rows(ROOT / "docs/performance.md")}
+    shown = [row.split("|")[3].strip() for row in table_rows(ROOT / "README.md")]
+    assert len(shown) == 10
+    assert set(shown) <= measured
+
+
+def table_rows(page: Path) -> list[str]:
+    """The rows of all tables, without their heads."""
+    lines = page.read_text().split("## NVIDIA")[0].splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    return [row for row in rows if not row.startswith("| quantity")]
+
+
 def test_readme_has_examples():
     assert len(examples("python")) == 5  # one a module
 
