@@ -6,6 +6,7 @@
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_superseded.h"
 #include "base/clock.h"
 #include "base/codec.h"
 #include "base/error.h"
@@ -20,8 +21,6 @@
 #include <unistd.h>
 
 #define GROW_TIMES_MAX 40
-#define GRACE_S 10                             /* superseded files are kept for this time */
-#define FULL_BYTES (UINT64_C(16) << 20)        /* unless there is less room */
 #define COPIED_BYTES_MOST (UINT64_C(64) << 20) /* of an index, while the write lock is held */
 #define COMMITS_MOST 8192                      /* between checkpoints of a numbered log */
 #define COMMIT_BYTES (UINT64_C(64) << 10)      /* of a checkpoint that one commit is worth */
@@ -318,18 +317,6 @@ static lig_status put_all(checkpoint_run *run)
     return status;
 }
 
-/* When the file was named, by the server's clock; 0: not known. */
-static int64_t named_s(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
-{
-    char name[LIGI_CLOG_NAME_BYTES];
-    struct stat info;
-
-    ligi_clog_folder_name(kind, number, name);
-    return fstatat(self->log.folder.fd, name, &info, AT_SYMLINK_NOFOLLOW) == 0
-               ? (int64_t)info.st_ctim.tv_sec
-               : 0;
-}
-
 /* A checkpoint frees the space of retired items in the log, but a full disk may lack the space for
  * it: one is tried when half as much as before has to be written to it. */
 int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *edit)
@@ -343,89 +330,6 @@ int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *ed
         return 0;
     self->tight = keep;
     return 1;
-}
-
-/* The checkpoint from which on everything is kept; 0: all of them. It is not the last one, unless
- * the disk has few bytes `left`, and what it supersedes has been superseded for a while: a reader
- * may still use an earlier snapshot or position. */
-static uint64_t choose_kept(ligi_file_catalog *self, const uint64_t *numbers, size_t count,
-                            uint64_t left)
-{
-    int64_t now_s = ligi_date_ns() / 1000000000;
-
-    if (left < LIGI_CLOG_TIGHT_BYTES && count > 0)
-        return numbers[count - 1];
-    for (size_t i = count; i-- > 1;) {
-        int64_t age = now_s - named_s(self, LIGI_NAME_CHECKPOINT, numbers[i - 1]);
-        if (left < FULL_BYTES || age < 0 || age > GRACE_S) /* of the future: the clock was set */
-            return numbers[i - 1];
-    }
-    return 0;
-}
-
-/* Removes checkpoints before the one that is kept, and segments that it covers. */
-static lig_status remove_old(ligi_file_catalog *self, uint64_t left, size_t *removed)
-{
-    uint64_t *numbers;
-    size_t count;
-
-    *removed = 0;
-
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
-    uint64_t kept = choose_kept(self, numbers, count, left);
-    for (size_t i = 0; i < count && numbers[i] < kept; i++, ++*removed)
-        (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_CHECKPOINT, numbers[i]);
-    free(numbers);
-    if (kept == 0)
-        return LIG_OK;
-    ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_CHECKPOINT, kept);
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_SEGMENT, &numbers, &count));
-    size_t i = 0;
-    for (; i + 1 < count && numbers[i + 1] <= kept + 1; i++, ++*removed)
-        (void)ligi_clog_folder_remove(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
-    if (count > 0)
-        ligi_clog_folder_forget(&self->log.folder, LIGI_NAME_SEGMENT, numbers[i]);
-    free(numbers);
-    return LIG_OK;
-}
-
-/* Removes files of the kind below `below` that were named before the grace, oldest first. */
-static lig_status remove_aged(ligi_file_catalog *self, ligi_name_kind kind, uint64_t below,
-                              int64_t now_s)
-{
-    uint64_t *numbers;
-    size_t count;
-
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, kind, &numbers, &count));
-    size_t i = 0;
-    for (; i + 1 < count && numbers[i + 1] <= below; i++) {
-        int64_t named = named_s(self, kind, numbers[i]);
-        if (named == 0 || now_s - named <= LIGI_NUMBERED_GRACE_S)
-            break;
-        (void)ligi_clog_folder_remove(&self->log.folder, kind, numbers[i]);
-    }
-    if (count > 0)
-        ligi_clog_folder_forget(&self->log.folder, kind, numbers[i]);
-    free(numbers);
-    return LIG_OK;
-}
-
-/* A process that read the end of the log less than a minute ago may rely on it: nothing named since
- * then is removed. The record of the kept checkpoint's version is kept, too: an index at that
- * version continues from it. */
-static lig_status remove_old_numbered(ligi_file_catalog *self)
-{
-    uint64_t *numbers;
-    size_t count;
-
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
-    uint64_t last = count >= 2 ? numbers[count - 1] : 0, kept = count >= 2 ? numbers[count - 2] : 0;
-    free(numbers);
-    int64_t now_s = last != 0 ? named_s(self, LIGI_NAME_CHECKPOINT, last) : 0;
-    if (now_s == 0)
-        return LIG_OK;
-    LIG_TRY(remove_aged(self, LIGI_NAME_CHECKPOINT, kept, now_s));
-    return remove_aged(self, LIGI_NAME_SEGMENT, kept, now_s);
 }
 
 static lig_status make(checkpoint_run *run, int anew)
@@ -487,19 +391,6 @@ static lig_status forget_lost(checkpoint_run *run)
     return status;
 }
 
-static lig_status remove_below(ligi_file_catalog *self, ligi_name_kind kind, uint64_t number)
-{
-    uint64_t *numbers;
-    size_t count;
-
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, kind, &numbers, &count));
-    for (size_t i = 0; i < count && numbers[i] < number; i++)
-        (void)ligi_clog_folder_remove(&self->log.folder, kind, numbers[i]);
-    free(numbers);
-    ligi_clog_folder_forget(&self->log.folder, kind, number);
-    return LIG_OK;
-}
-
 lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem problem,
                                    void *context)
 {
@@ -511,38 +402,15 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     if (status == LIG_OK)
         status = forget_lost(&run);
     if (status == LIG_OK && self->log.numbered != 0)
-        status = remove_old_numbered(self);
+        status = ligi_clog_superseded_numbered(&self->log);
     if (status == LIG_OK && self->log.numbered == 0)
-        status = remove_below(self, LIGI_NAME_SEGMENT, run.at.version + 1);
+        status = ligi_clog_superseded_below(&self->log, LIGI_NAME_SEGMENT, run.at.version + 1);
     if (status == LIG_OK && self->log.numbered == 0)
-        status = remove_below(self, LIGI_NAME_CHECKPOINT, run.at.version);
+        status = ligi_clog_superseded_below(&self->log, LIGI_NAME_CHECKPOINT, run.at.version);
     if (status == LIG_OK)
         ligi_head_damage(&self->log.head, 0);
     ligi_writer_fini(&run.lost);
     return status;
-}
-
-static lig_status skip_item(void *context, const ligi_checkpoint_item *item)
-{
-    (void)context, (void)item;
-    return LIG_OK;
-}
-
-/* What the last checkpoint supersedes is all that there is if that one is damaged. */
-static lig_status remove_superseded(ligi_file_catalog *self, size_t *removed)
-{
-    uint64_t *numbers, last;
-    size_t count;
-
-    *removed = 0;
-    LIG_TRY(ligi_clog_folder_list(&self->log.folder, LIGI_NAME_CHECKPOINT, &numbers, &count));
-    last = count > 0 ? numbers[count - 1] : 0;
-    free(numbers);
-    if (count == 0)
-        return LIG_OK;
-    LIG_TRY(ligi_folder_sync(self->log.folder.fd, self->place));
-    LIG_TRY(ligi_checkpoint_read(&self->log, last, skip_item, NULL));
-    return remove_old(self, 0, removed);
 }
 
 /* A full disk may have room once the files are gone that the last checkpoint supersedes. */
@@ -556,7 +424,7 @@ static lig_status make_or_clean(ligi_file_catalog *self)
     if (status == LIG_OK || self->log.numbered != 0 || !ligi_clog_is_full(lig_error_number()))
         return status;
     ligi_failure_take(&failure, status);
-    if (remove_superseded(self, &removed) == LIG_OK && removed > 0)
+    if (ligi_clog_superseded_verified(&self->log, &removed) == LIG_OK && removed > 0)
         return make(&again, 0);
     return ligi_failure_publish(&failure);
 }
@@ -573,8 +441,9 @@ void ligi_checkpointing(ligi_file_catalog *self, int now)
         status = make_or_clean(self);
     if (status == LIG_OK && due)
         status = self->log.numbered != 0
-                     ? remove_old_numbered(self)
-                     : remove_old(self, ligi_clog_bytes_left(&self->log.folder), &removed);
+                     ? ligi_clog_superseded_numbered(&self->log)
+                     : ligi_clog_superseded_remove(
+                           &self->log, ligi_clog_bytes_left(&self->log.folder), &removed);
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: cannot write a checkpoint of the log: %s", self->place,
