@@ -91,7 +91,8 @@ typedef struct lig_catalog_pending {
 
 #define LIG_EDIT_FREES 1u /* the edit frees space: on a full disk it may use space that is reserved for this */
 
-/* One commit. */
+/* One commit. With LIG_EDIT_FREES and without ops and events it changes nothing: on a full disk, a volume that logs its
+ * commits then frees what the log does not need. */
 typedef struct lig_catalog_edit {
     uint64_t version; /* the version of the catalog that the edit is based on */
     const lig_catalog_op *ops;

@@ -266,6 +266,87 @@ static void killed(void **state)
     lig_store_close(store);
 }
 
+/* Another program takes every byte that is freed, while a second process has the store open. Once
+ * its file is gone, everything that the models used is free. */
+static void beside_another_program(const char *folder, const char *options, int64_t floats)
+{
+    char path[64], byte = 0;
+    int ready[2], done[2];
+    if (!mounted)
+        skip();
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(done), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(done[1]);
+        lig_store *store = open_on(folder, "2m", options);
+        _exit(write(ready[1], &byte, 1) != 1 || read(done[0], &byte, 1) != 0 || store == NULL);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    lig_store *store = open_on(folder, "2m", options);
+    int count = fill(store, folder, floats);
+    for (int i = 0; i < count; i++) {
+        retire(store, i, i + 1);
+        take_rest(folder);
+    }
+    snprintf(path, sizeof path, "%s/rest", folder);
+    assert_int_equal(unlink(path), 0);
+    empty(store, 0);
+    close(done[1]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(done[0]);
+    close(ready[0]);
+    close(ready[1]);
+    lig_store_close(store);
+}
+
+static void freed_bytes_are_taken(void **state)
+{
+    beside_another_program(*state, "?log=256K", 225);
+}
+
+static void freed_bytes_are_taken_tiny_models(void **state)
+{
+    beside_another_program(*state, "?log=4K", 1);
+}
+
+static size_t list(const char *folder, const char *start, char last[128])
+{
+    char path[64];
+    size_t count = 0;
+    snprintf(path, sizeof path, "%s/store/log", folder);
+    DIR *log = opendir(path);
+    assert_non_null(log);
+    *last = 0;
+    for (struct dirent *entry; (entry = readdir(log)) != NULL;) {
+        char name[128];
+        snprintf(name, sizeof name, "%s/%.40s", path, entry->d_name);
+        if (strncmp(entry->d_name, start, strlen(start)) != 0)
+            continue;
+        count++;
+        if (strcmp(name, last) > 0)
+            memcpy(last, name, sizeof name);
+    }
+    closedir(log);
+    return count;
+}
+
+/* The files that the last checkpoint supersedes have the room for another one. */
+static void no_room_for_a_checkpoint(void **state)
+{
+    char last[128];
+    if (!mounted)
+        skip();
+    lig_store *store = open_on(*state, "24m", "?log=64K");
+    for (int count = 0; list(*state, "checkpoint-", last) < 2; count++)
+        assert_ok(save(store, count, SMALL));
+    take_rest(*state);
+    compact(store);
+    assert_int_equal(list(*state, "checkpoint-", last), 1);
+    assert_true(free_bytes(*state) > 0);
+    lig_store_close(store);
+}
+
 /* A model whose removal changes many pages of the index. */
 static void many_tensors(void **state)
 {
@@ -379,6 +460,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(many_models, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_small_segments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(killed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(freed_bytes_are_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(freed_bytes_are_taken_tiny_models, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_room_for_a_checkpoint, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tensors, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

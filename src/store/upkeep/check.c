@@ -544,6 +544,14 @@ lig_status lig_store_check_progress(lig_store *store, uint32_t flags, const lig_
     return status;
 }
 
+/* A volume that applies it as an edit may refuse its version: there is nothing to apply. */
+static lig_status free_catalog(lig_store *store)
+{
+    const lig_catalog_edit nothing = {.flags = LIG_EDIT_FREES};
+    lig_status status = store->volume->ops->catalog_commit(store->volume->self, &nothing);
+    return status == LIG_E_BUSY ? LIG_OK : status;
+}
+
 lig_status lig_store_compact(lig_store *store, lig_report **report)
 {
     LIG_TRY(ligi_store_writable(store));
@@ -557,6 +565,8 @@ lig_status lig_store_compact(lig_store *store, lig_report **report)
         status = ligi_orphans_remove(store, &made->shown.repaired, &made->shown.freed_bytes);
     if (status == LIG_OK)
         status = ligi_compact_packs(store, &made->shown.repaired, &made->shown.freed_bytes);
+    if (status == LIG_OK)
+        status = free_catalog(store);
     if (status == LIG_OK)
         status = lig_store_stat(store, &stats);
     if (status != LIG_OK) {

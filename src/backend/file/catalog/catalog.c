@@ -473,6 +473,8 @@ lig_status ligi_file_catalog_commit(ligi_file_catalog *self, const lig_catalog_e
 {
     write_run run = {.catalog = self, .edit = edit};
 
+    if (edit->op_count == 0 && edit->event_count == 0 && edit->flags & LIG_EDIT_FREES)
+        return ligi_checkpointing_free(self);
     lig_status status = ligi_file_catalog_check_ops(edit);
     if (status != LIG_OK)
         ligi_file_catalog_unlock_mine(self);

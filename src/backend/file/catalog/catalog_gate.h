@@ -12,9 +12,9 @@ struct ligi_file_catalog {
     MDB_dbi dbi;
     char *place;
     int folder_fd;
-    int index_fd; /* the folder of the index: the store, or one of this host (sharing.h) */
+    int index_fd;      /* the folder of the index: the store, or one of this host (sharing.h) */
     int index_lock_fd; /* holds the locks of LMDB's environment; -1: not open */
-    int apart;    /* stays alone as the first user */
+    int apart;         /* stays alone as the first user */
     ligi_file_log log;
     uint64_t map_bytes;
     uint64_t log_bytes;      /* of log, after which a checkpoint is made */
@@ -22,6 +22,7 @@ struct ligi_file_catalog {
     uint64_t tight;          /* under LIGI_HEAD_WRITE: log.keep when a checkpoint was last tried on
                               * a full disk; 0: never */
     uint64_t index_kept;     /* under LIGI_HEAD_WRITE: the index has blocks up to there */
+    uint64_t index_stored;   /* likewise: what it had on the disk then */
     ligi_entry_id head_file; /* the files that the names referred to when they were opened */
     ligi_entry_id index_file;
 

@@ -6,6 +6,7 @@
 #include "backend/file/index/index_env.h"
 #include "backend/file/index/index_items.h"
 #include "backend/file/log/log_numbers.h"
+#include "backend/file/log/log_segment.h"
 #include "backend/file/log/log_superseded.h"
 #include "base/clock.h"
 #include "base/codec.h"
@@ -231,17 +232,13 @@ static void copy_small_index(checkpoint_run *run)
     run->snapshot = NULL;
 }
 
-/* A snapshot at the end of the log, which continues in a new segment. Releases LIGI_HEAD_WRITE,
- * which the caller holds when the log begins anew. */
-static lig_status begin_at_roll(checkpoint_run *run, int anew)
+/* Under LIGI_HEAD_WRITE: continues the log in a new segment, or begins it `anew`. */
+static lig_status roll(checkpoint_run *run, int anew)
 {
     ligi_file_catalog *self = run->catalog;
-    uint64_t version;
-
-    if (!anew)
-        LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
-    lig_status status = anew ? LIG_OK : ligi_file_catalog_settle(self);
+    lig_status status = LIG_OK;
     int number = MDB_MAP_FULL;
+
     for (int i = 0; i < GROW_TIMES_MAX && status == LIG_OK && number != MDB_SUCCESS; i++) {
         if (i > 0)
             status = number == MDB_MAP_FULL || number == MDB_MAP_RESIZED
@@ -254,8 +251,21 @@ static lig_status begin_at_roll(checkpoint_run *run, int anew)
             ligi_file_catalog_leave(self);
         }
     }
+    return status == LIG_OK ? ligi_mdb_env_fail(self, number, "cannot be written") : status;
+}
+
+/* A snapshot at the end of the log, which continues in a new segment. Releases LIGI_HEAD_WRITE,
+ * which the caller holds when the log begins anew. */
+static lig_status begin_at_roll(checkpoint_run *run, int anew)
+{
+    ligi_file_catalog *self = run->catalog;
+    uint64_t version;
+
+    if (!anew)
+        LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = anew ? LIG_OK : ligi_file_catalog_settle(self);
     if (status == LIG_OK)
-        status = ligi_mdb_env_fail(self, number, "cannot be written");
+        status = roll(run, anew);
     if (status == LIG_OK)
         status = ligi_file_catalog_begin(self, &run->snapshot, &version);
     if (status == LIG_OK)
@@ -317,14 +327,19 @@ static lig_status put_all(checkpoint_run *run)
     return status;
 }
 
+static int disk_is_full(const ligi_file_catalog *self)
+{
+    return self->log.numbered == 0 &&
+           ligi_clog_bytes_left(&self->log.folder) < LIGI_CLOG_TIGHT_BYTES;
+}
+
 /* A checkpoint frees the space of retired items in the log, but a full disk may lack the space for
  * it: one is tried when half as much as before has to be written to it. */
 int ligi_checkpointing_tight(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
     uint64_t keep = self->log.keep;
 
-    if (!(edit->flags & LIG_EDIT_FREES) ||
-        ligi_clog_bytes_left(&self->log.folder) >= LIGI_CLOG_TIGHT_BYTES)
+    if (!(edit->flags & LIG_EDIT_FREES) || !disk_is_full(self))
         return 0;
     if (keep > self->tight / 2 && keep <= self->tight)
         return 0;
@@ -413,39 +428,110 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     return status;
 }
 
-/* A full disk may have room once the files are gone that the last checkpoint supersedes. */
-static lig_status make_or_clean(ligi_file_catalog *self)
+/* The whole map, not yet durable or visible. */
+static lig_status write_map(checkpoint_run *run)
 {
-    checkpoint_run run = {.catalog = self}, again = {.catalog = self};
-    ligi_failure failure;
+    ligi_file_catalog *self = run->catalog;
+    ligi_mdb_txn index = {.dbi = self->dbi};
+    uint64_t version;
+
+    LIG_TRY(ligi_file_catalog_begin(self, &run->snapshot, &version));
+    index.txn = ((const ligi_file_snapshot *)run->snapshot)->txn;
+    self->log.keep = ligi_mdb_erase_bytes(&index);
+    lig_status status = ligi_mdb_position(index.txn, self->dbi, &run->at);
+    if (status == LIG_OK)
+        status = ligi_checkpoint_create(&self->log, &run->at, &run->writer);
+    if (status == LIG_OK)
+        status = visit_items(run, put_stored);
+    ligi_file_catalog_end(run->snapshot);
+    if (status == LIG_OK)
+        status = ligi_checkpoint_complete(run->writer);
+    if (status != LIG_OK) {
+        ligi_checkpoint_abort(run->writer);
+        run->writer = NULL;
+    }
+    return status;
+}
+
+/* Under LIGI_HEAD_WRITE. */
+static void give_index_back(ligi_file_catalog *self)
+{
+    if (ligi_file_catalog_enter(self) != LIG_OK)
+        return;
+    ligi_mdb_env_give_back(self);
+    ligi_file_catalog_leave(self);
+}
+
+/* On a full disk the map is written before the log is rolled: each new segment takes some of the
+ * space that is kept for retiring. If there is no room, what the last checkpoint supersedes is
+ * removed, and index and segment give back what is not needed for retiring. */
+static lig_status make_tight(ligi_file_catalog *self)
+{
+    checkpoint_run run = {.catalog = self};
     size_t removed;
 
-    lig_status status = make(&run, 0);
-    if (status == LIG_OK || self->log.numbered != 0 || !ligi_clog_is_full(lig_error_number()))
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    lig_status status = ligi_file_catalog_settle(self);
+    if (status == LIG_OK)
+        status = write_map(&run);
+    if (status != LIG_OK && ligi_clog_is_full(lig_error_number())) {
+        (void)ligi_clog_superseded_verified(&self->log, &removed);
+        give_index_back(self);
+        ligi_clog_segment_trim(&self->log, &run.at);
+        status = write_map(&run);
+    }
+    if (status == LIG_OK)
+        status = roll(&run, 0);
+    ligi_file_catalog_unlock(self);
+    if (status == LIG_OK)
+        status = ligi_checkpoint_finish(run.writer);
+    ligi_checkpoint_abort(run.writer);
+    return status;
+}
+
+/* *tight: the disk is full, or was before. */
+static lig_status make_or_clean(ligi_file_catalog *self, int *tight)
+{
+    checkpoint_run run = {.catalog = self};
+
+    *tight = disk_is_full(self);
+    lig_status status = *tight ? make_tight(self) : make(&run, 0);
+    if (status == LIG_OK || *tight || self->log.numbered != 0 ||
+        !ligi_clog_is_full(lig_error_number()))
         return status;
-    ligi_failure_take(&failure, status);
-    if (ligi_clog_superseded_verified(&self->log, &removed) == LIG_OK && removed > 0)
-        return make(&again, 0);
-    return ligi_failure_publish(&failure);
+    *tight = 1;
+    return make_tight(self);
 }
 
 void ligi_checkpointing(ligi_file_catalog *self, int now)
 {
-    int due = now;
+    int due = now, tight = 0;
     size_t removed;
 
     if (ligi_head_take(&self->log.head, LIGI_HEAD_CHECKPOINT, 0) != LIG_OK)
         return;
     lig_status status = now ? LIG_OK : is_due(self, &due);
     if (status == LIG_OK && due)
-        status = make_or_clean(self);
+        status = make_or_clean(self, &tight);
+    uint64_t left = tight ? 0 : ligi_clog_bytes_left(&self->log.folder);
     if (status == LIG_OK && due)
-        status = self->log.numbered != 0
-                     ? ligi_clog_superseded_numbered(&self->log)
-                     : ligi_clog_superseded_remove(
-                           &self->log, ligi_clog_bytes_left(&self->log.folder), &removed);
+        status = self->log.numbered != 0 ? ligi_clog_superseded_numbered(&self->log)
+                                         : ligi_clog_superseded_remove(&self->log, left, &removed);
     ligi_head_release(&self->log.head, LIGI_HEAD_CHECKPOINT);
     if (status != LIG_OK)
         ligi_log(LIG_LOG_WARNING, "%s: cannot write a checkpoint of the log: %s", self->place,
                  lig_error_text());
+}
+
+lig_status ligi_checkpointing_free(ligi_file_catalog *self)
+{
+    ligi_file_catalog_unlock_mine(self);
+    LIG_TRY(ligi_file_catalog_settle(self));
+    if (!disk_is_full(self))
+        return LIG_OK;
+    ligi_checkpointing(self, 1);
+    LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
+    give_index_back(self);
+    ligi_file_catalog_unlock(self);
+    return LIG_OK;
 }

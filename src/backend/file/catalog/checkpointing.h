@@ -12,6 +12,10 @@
  * checkpoint. */
 void ligi_checkpointing(ligi_file_catalog *catalog, int now);
 
+/* An edit that only frees: releases LIGI_HEAD_WRITE, and creates a checkpoint if the disk is full.
+ * The space for one may have been missing when models were retired. */
+lig_status ligi_checkpointing_free(ligi_file_catalog *catalog);
+
 /* Under LIGI_HEAD_WRITE, with log.keep for this edit: 1 if it frees space on a full disk, and a
  * checkpoint should be tried because of that. */
 int ligi_checkpointing_tight(ligi_file_catalog *catalog, const lig_catalog_edit *edit);

@@ -24,6 +24,8 @@
 #define STEP_BYTES_MOST (UINT64_C(4) << 20)
 #define ITEM_BYTES 64   /* of LMDB for an item, and of a reference */
 #define PAGES_ALWAYS 16 /* that a transaction writes besides the leaves: branches, free pages */
+#define PAGES_LEAST 4   /* of these, to list the free pages of a small index ... */
+#define PAGES_EACH 256  /* ... and one more for this many pages */
 
 /* LMDB opens by name: it must have opened the file that was checked. */
 static lig_status identify(ligi_file_catalog *self)
@@ -244,26 +246,56 @@ lig_status ligi_mdb_env_still(const ligi_file_catalog *self)
                             &self->head_file, self->log.head.fd);
 }
 
+typedef struct index_pages {
+    int fd;
+    uint64_t bytes; /* of one */
+    uint64_t used;  /* including free ones */
+    uint64_t items; /* without free ones */
+    uint64_t lists; /* that a commit may write to list free pages */
+} index_pages;
+
+/* 0: not known. */
+static int count_pages(const ligi_file_catalog *self, index_pages *pages)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+
+    if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
+        mdb_env_stat(self->env, &stat) != MDB_SUCCESS ||
+        mdb_env_get_fd(self->env, &pages->fd) != MDB_SUCCESS)
+        return 0;
+    pages->bytes = stat.ms_psize;
+    pages->used = info.me_last_pgno + 1;
+    pages->items = stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages;
+    pages->lists = PAGES_LEAST + pages->used / PAGES_EACH;
+    return 1;
+}
+
+/* For commits that free space. LMDB reuses the pages that one of them frees only after the next:
+ * all items may be copied before that, and once more. */
+static uint64_t kept_bytes(const index_pages *pages)
+{
+    uint64_t twice = 2 * (pages->items + pages->lists);
+    return (twice < pages->used ? twice : pages->used) * pages->bytes;
+}
+
 void ligi_mdb_env_ahead(const ligi_file_catalog *self)
 {
     static const uint8_t zeros[64 << 10];
-    MDB_envinfo info;
-    MDB_stat pages;
-    int fd;
+    index_pages pages;
 
-    if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
-        mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
-        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
+    if (!count_pages(self, &pages))
         return;
     /* Not fstat: on file systems with fine-grained times it makes the write that follows note a new
      * one. The inode then shares its dirty block with the segment's, which fdatasync writes too. */
-    off_t end = lseek(fd, 0, SEEK_END);
-    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize;
+    off_t end = lseek(pages.fd, 0, SEEK_END);
+    uint64_t used = pages.used * pages.bytes;
     uint64_t at = end < 0 ? 0 : (uint64_t)end;
-    if (at < used || at - used >= AHEAD_BYTES / 2)
+    if (at < used || at - used >= AHEAD_BYTES / 2 ||
+        ligi_clog_bytes_left(&self->log.folder) < LIGI_CLOG_TIGHT_BYTES)
         return;
     while (at < used + AHEAD_BYTES &&
-           pwrite(fd, zeros, sizeof zeros, (off_t)at) == (ssize_t)sizeof zeros)
+           pwrite(pages.fd, zeros, sizeof zeros, (off_t)at) == (ssize_t)sizeof zeros)
         at += sizeof zeros;
 }
 
@@ -284,29 +316,40 @@ static uint64_t added_bytes(const lig_catalog_edit *edit)
 
 lig_status ligi_mdb_env_reserve(ligi_file_catalog *self, const lig_catalog_edit *edit)
 {
-    MDB_envinfo info;
-    MDB_stat pages;
-    int fd;
+    uint64_t size, stored, added = added_bytes(edit);
+    index_pages pages;
 
-    if (mdb_env_info(self->env, &info) != MDB_SUCCESS ||
-        mdb_env_stat(self->env, &pages) != MDB_SUCCESS ||
-        mdb_env_get_fd(self->env, &fd) != MDB_SUCCESS)
+    if (!count_pages(self, &pages))
         return LIG_OK;
-    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)pages.ms_psize, added = added_bytes(edit);
-    uint64_t changed = 2 * edit->op_count * (uint64_t)pages.ms_psize; /* leaves, branches above */
-    changed = (changed < used ? changed : used) + PAGES_ALWAYS * (uint64_t)pages.ms_psize;
-    uint64_t keep = edit->flags & LIG_EDIT_FREES ? 0 : used + added;
+    uint64_t used = pages.used * pages.bytes;
+    uint64_t changed = 2 * edit->op_count * pages.bytes; /* leaves, branches above */
+    changed = (changed < used ? changed : used) + PAGES_ALWAYS * pages.bytes;
+    uint64_t keep = edit->flags & LIG_EDIT_FREES ? 0 : kept_bytes(&pages) + added;
     uint64_t end = used + changed + added + (keep < KEEP_BYTES_MOST ? keep : KEEP_BYTES_MOST);
-    if (end <= self->index_kept)
+    LIG_TRY(ligi_clog_measure(&self->log.folder, pages.fd, &size, &stored));
+    int given_back = stored < self->index_stored; /* by another process */
+    if (end <= self->index_kept && !given_back)
         return LIG_OK;
     uint64_t ahead = end + (end / 4 < STEP_BYTES_MOST ? end / 4 : STEP_BYTES_MOST);
-    int number = ligi_clog_allocate(fd, 0, ahead);
+    int number = ligi_clog_allocate(pages.fd, 0, ahead);
     if (number != 0)
-        number = ligi_clog_allocate(fd, 0, ahead = end);
+        number = ligi_clog_allocate(pages.fd, 0, ahead = end);
+    uint64_t least = 2 * edit->op_count < pages.items ? 2 * edit->op_count : pages.items;
+    if (number != 0 && edit->flags & LIG_EDIT_FREES)
+        number = ligi_clog_allocate(pages.fd, 0,
+                                    ahead = used + (least + pages.lists) * pages.bytes + added);
     if (number != 0)
         return ligi_fail_errno(number, "cannot extend %s/" LIGI_NAME_INDEX, self->place);
     self->index_kept = ahead;
-    return LIG_OK;
+    return ligi_clog_measure(&self->log.folder, pages.fd, &size, &self->index_stored);
+}
+
+void ligi_mdb_env_give_back(ligi_file_catalog *self)
+{
+    index_pages pages;
+
+    if (count_pages(self, &pages))
+        ligi_clog_trim(&self->log.folder, pages.fd, pages.used * pages.bytes + kept_bytes(&pages));
 }
 
 lig_status ligi_mdb_env_fail(const ligi_file_catalog *self, int number, const char *what)

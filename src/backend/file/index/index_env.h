@@ -33,6 +33,9 @@ void ligi_mdb_env_ahead(const ligi_file_catalog *catalog);
  * if the disk is full. Under LIGI_HEAD_WRITE. */
 lig_status ligi_mdb_env_reserve(ligi_file_catalog *catalog, const lig_catalog_edit *edit);
 
+/* Gives back the blocks that a commit that frees space does not need. Under LIGI_HEAD_WRITE. */
+void ligi_mdb_env_give_back(ligi_file_catalog *catalog);
+
 /* Converts an LMDB error into a status with an error text; a truncated write on a full disk
  * becomes ENOSPC. */
 lig_status ligi_mdb_env_fail(const ligi_file_catalog *catalog, int number, const char *what);

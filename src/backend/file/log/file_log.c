@@ -436,7 +436,8 @@ lig_status ligi_file_log_reserve(ligi_file_log *log, ligi_clog_position *at, uin
         *at = ligi_clog_before_number(at->version, at->chain);
         return LIG_OK;
     }
-    if (at->offset > log->segment_bytes) {
+    int tight = frees && ligi_clog_bytes_left(&log->folder) < LIGI_CLOG_TIGHT_BYTES;
+    if (at->offset > log->segment_bytes && !tight) { /* the room that is kept is in this one */
         lig_status rolled = ligi_file_log_roll(log, at, frees, visitor, timeout_ns);
         /* On a full disk this segment has the room that is kept, and a new one would need more. */
         if (rolled != LIG_OK && (!frees || !ligi_clog_is_full(lig_error_number()) ||

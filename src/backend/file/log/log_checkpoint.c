@@ -29,6 +29,7 @@ struct ligi_checkpoint_writer {
     uint64_t items, sum;
     uint64_t *marks;
     size_t mark_count, mark_capacity;
+    int complete;
 };
 
 static uint64_t mix(uint64_t sum, uint64_t check)
@@ -113,7 +114,7 @@ lig_status ligi_checkpoint_put(ligi_checkpoint_writer *self, const ligi_checkpoi
     return buffer->bytes < FLUSH_BYTES ? LIG_OK : flush(self);
 }
 
-lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *self)
+lig_status ligi_checkpoint_complete(ligi_checkpoint_writer *self)
 {
     ligi_writer *buffer = &self->buffer;
     uint64_t marks = self->flushed + buffer->bytes;
@@ -131,6 +132,14 @@ lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *self)
     ligi_put_zeros(buffer, 16);
     put_check(buffer, start);
     LIG_TRY(flush(self));
+    self->complete = 1;
+    return LIG_OK;
+}
+
+lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *self)
+{
+    if (!self->complete)
+        LIG_TRY(ligi_checkpoint_complete(self));
     return ligi_clog_folder_publish(&self->log->folder, self->name, self->fd, LIGI_NAME_CHECKPOINT,
                                     self->at.version);
 }

@@ -16,11 +16,12 @@ typedef lig_status (*ligi_checkpoint_visit)(void *context, const ligi_checkpoint
 
 typedef struct ligi_checkpoint_writer ligi_checkpoint_writer;
 
-/* Items come in ascending order of their keys. Finish makes it durable, then visible; abort (NULL
- * is valid, also after finish) frees. */
+/* Items come in ascending order of their keys. Complete, which finish implies, writes the last
+ * bytes; finish makes it durable, then visible; abort (NULL is valid, also after finish) frees. */
 lig_status ligi_checkpoint_create(ligi_file_log *log, const ligi_clog_position *at,
                                   ligi_checkpoint_writer **writer);
 lig_status ligi_checkpoint_put(ligi_checkpoint_writer *writer, const ligi_checkpoint_item *item);
+lig_status ligi_checkpoint_complete(ligi_checkpoint_writer *writer);
 lig_status ligi_checkpoint_finish(ligi_checkpoint_writer *writer);
 void ligi_checkpoint_abort(ligi_checkpoint_writer *writer);
 

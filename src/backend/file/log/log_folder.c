@@ -475,6 +475,17 @@ void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment
     }
 }
 
+void ligi_clog_trim(const ligi_clog_folder *folder, int fd, uint64_t end)
+{
+    uint64_t size, stored;
+
+    if (ligi_clog_measure(folder, fd, &size, &stored) != LIG_OK || stored <= end)
+        return;
+    if (size < end) /* blocks behind the end stay when it moves up */
+        (void)!ftruncate(fd, (off_t)end);
+    (void)!ftruncate(fd, (off_t)end);
+}
+
 void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment, uint64_t end)
 {
     uint64_t size, stored;

@@ -112,6 +112,9 @@ lig_status ligi_clog_keep(const ligi_clog_folder *folder, ligi_clog_file *segmen
 /* Likewise, or as far as there is room. */
 void ligi_clog_keep_most(const ligi_clog_folder *folder, ligi_clog_file *segment, uint64_t end);
 
+/* Gives back the blocks of a file from `end` on, beyond its end too. */
+void ligi_clog_trim(const ligi_clog_folder *folder, int fd, uint64_t end);
+
 /* Undoes that, and removes the zeros behind `end` (UINT64_MAX: none): another segment follows. */
 void ligi_clog_give_back(ligi_clog_folder *folder, uint64_t segment, uint64_t end);
 

@@ -11,6 +11,8 @@
 
 #define SEGMENT_BYTES (UINT64_C(128) << 10) /* a new one */
 #define SMALL_BYTES (UINT64_C(8) << 10)     /* on a full disk */
+#define FIRST_BYTES (UINT64_C(16) << 10)    /* that one, and its folder */
+#define MOVED_BYTES (UINT64_C(16) << 10)    /* at a time */
 
 /* The zeros of a new segment behind its first `bytes` bytes. `small`: the disk is full. */
 static lig_status fill_segment(const ligi_file_log *log, int fd, uint64_t bytes, int small)
@@ -57,19 +59,38 @@ lig_status ligi_clog_segment_make(ligi_file_log *log, const ligi_clog_position *
     return status;
 }
 
+/* Moves the room step by step: another program can take a step only while neither has it. */
+static void move_in_steps(ligi_file_log *log, int from, uint64_t from_end, ligi_clog_file *next,
+                          uint64_t end)
+{
+    uint64_t size, have, to = 0;
+
+    if (ligi_clog_measure(&log->folder, from, &size, &have) != LIG_OK ||
+        ligi_clog_measure(&log->folder, next->fd, &size, &to) != LIG_OK)
+        return;
+    while (have > from_end && to < end) {
+        have = have - from_end > MOVED_BYTES ? have - MOVED_BYTES : from_end;
+        to = end - to > MOVED_BYTES ? to + MOVED_BYTES : end;
+        ligi_clog_trim(&log->folder, from, have);
+        ligi_clog_keep_most(&log->folder, next, to);
+    }
+}
+
 /* The room that is kept in this segment goes to the next one: before it is given back, if the disk
  * has as much, so that nobody else takes it. */
 static void move_room(ligi_file_log *log, const ligi_clog_position *at)
 {
     uint64_t end = SMALL_BYTES + log->keep;
-    ligi_clog_file *next;
+    ligi_clog_file *next, *file;
 
     if (ligi_clog_tail_file(log, at->version + 1, &next) != LIG_OK)
         return;
-    int full = ligi_clog_keep(&log->folder, next, end) != LIG_OK;
+    if (ligi_clog_keep(&log->folder, next, end) != LIG_OK &&
+        ligi_clog_segment_file(log, at->segment, &file) == LIG_OK) {
+        move_in_steps(log, file->fd, at->offset, next, end);
+        ligi_clog_folder_release(&log->folder, file);
+    }
     ligi_clog_give_back(&log->folder, at->segment, at->offset);
-    if (full)
-        ligi_clog_keep_most(&log->folder, next, end);
     ligi_clog_folder_release(&log->folder, next);
 }
 
@@ -83,13 +104,13 @@ static lig_status make_from_room(ligi_file_log *log, const ligi_clog_position *a
 
     LIG_TRY(ligi_clog_segment_file(log, at->segment, &file));
     lig_status status = ligi_clog_measure(&log->folder, file->fd, &size, &stored);
-    if (status == LIG_OK && ftruncate(file->fd, (off_t)at->offset) != 0)
-        status = ligi_fail_errno(errno, "cannot truncate %s", log->folder.log_place);
-    file->kept = 0;
+    uint64_t end = at->offset + FIRST_BYTES;
+    if (status == LIG_OK) /* no more than that: another program may take it */
+        ligi_clog_trim(&log->folder, file->fd, stored > end ? stored - FIRST_BYTES : at->offset);
     if (status == LIG_OK)
         status = ligi_clog_segment_make(log, at, &(ligi_writer){0}, 1);
     ligi_failure_take(&failure, status);
-    if (status != LIG_OK && ligi_clog_extend(&log->folder, file->fd, at->offset, size) == LIG_OK)
+    if (status != LIG_OK)
         ligi_clog_keep_most(&log->folder, file, stored);
     ligi_clog_folder_release(&log->folder, file);
     return ligi_failure_publish(&failure);
@@ -118,4 +139,14 @@ void ligi_clog_segments_give_back(ligi_file_log *log, uint64_t segment)
     for (size_t i = 0; i < count && numbers[i] < segment; i++)
         ligi_clog_give_back(&log->folder, numbers[i], UINT64_MAX);
     free(numbers);
+}
+
+void ligi_clog_segment_trim(ligi_file_log *log, const ligi_clog_position *at)
+{
+    ligi_clog_file *file;
+
+    if (ligi_clog_tail_file(log, at->segment, &file) != LIG_OK)
+        return;
+    ligi_clog_trim(&log->folder, file->fd, at->offset + FIRST_BYTES + log->keep);
+    ligi_clog_folder_release(&log->folder, file);
 }

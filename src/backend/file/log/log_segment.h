@@ -17,4 +17,7 @@ lig_status ligi_clog_segment_follow(ligi_file_log *log, const ligi_clog_position
  * did. */
 void ligi_clog_segments_give_back(ligi_file_log *log, uint64_t segment);
 
+/* Gives back what the last segment has beyond the room that is kept and the next segment. */
+void ligi_clog_segment_trim(ligi_file_log *log, const ligi_clog_position *at);
+
 #endif
