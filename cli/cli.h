@@ -232,4 +232,8 @@ void cli_bar_start(cli_bar *bar, const cli_call *call, const char *title, uint64
 void cli_bar_add(cli_bar *bar, uint64_t bytes);
 void cli_bar_end(cli_bar *bar);
 
+/* If stderr is a terminal, shows how far the index of a store has been rebuilt, which may take
+ * minutes. */
+void cli_show_rebuilds(const cli_call *call);
+
 #endif

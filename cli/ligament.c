@@ -107,6 +107,7 @@ static int run_command(const cli_command *command, int argc, char **argv)
     if (status != 0)
         return status > 0 ? status : 0;
     call.misused = &misused;
+    cli_show_rebuilds(&call);
     int ready = load_plugins() == LIG_OK && provide_credentials(argc, argv) == LIG_OK;
     status = ready ? command->run(&call) : cli_failed();
     cli_call_fini(&call);

@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,4 +51,19 @@ void cli_bar_end(cli_bar *bar)
     if (bar->on && bar->shown_ns > 0)
         fputs("\r\033[K", stderr);
     bar->on = 0;
+}
+
+/* May be called from any thread. A bar on the line is drawn again. */
+static void show_log(void *context, lig_log_level level, const char *text)
+{
+    static const char *const levels[] = {"error: ", "warning: ", ""};
+    (void)context;
+    if (level < LIG_LOG_INFO || strstr(text, ": rebuilding the index: ") != NULL)
+        fprintf(stderr, "\r\033[Kligament: %s%s\n", levels[level], text);
+}
+
+void cli_show_rebuilds(const cli_call *call)
+{
+    if (isatty(STDERR_FILENO) && !call->json)
+        lig_log_set(show_log, NULL);
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -167,11 +168,12 @@ def test_read_commands_write_nothing(ligament, tmp_path):
     assert look() == before
 
 
-def on_terminal(ligament, *words, columns=70) -> str:
+def on_terminal(ligament, *words, columns=70, **more) -> str:
     """What the program writes when all its streams are a terminal."""
     main, side = pty.openpty()
     environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
     environment.pop("NO_COLOR", None)
+    environment |= more
     process = subprocess.Popen(
         [str(ligament.path), *map(str, words)],
         cwd=ligament.folder,
@@ -207,6 +209,22 @@ def test_terminal(ligament, tmp_path):
     plain = re.sub(r"\033\[[0-9;]*m", "", text)
     assert all(len(line) <= 70 for line in plain.splitlines())
     assert "\033" not in on_terminal(ligament, "ls", "store", "--json")
+
+
+@pytest.mark.usefixtures("terminals")
+def test_rebuilding_the_index_is_shown(ligament, tmp_path):
+    clock = tmp_path / "fast_clock.so"
+    source = pathlib.Path(__file__).with_name("fast_clock.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", clock, source], check=True)
+    make(tmp_path)
+    for name in "abc":
+        ligament("cp", "a.safetensors", f"store#{name}")
+    (tmp_path / "store" / "index.mdb").unlink()
+    text = on_terminal(ligament, "rename", "store#a", "d", LD_PRELOAD=str(clock))
+    assert "store: rebuilding the index: 0 items, 3 commits" in text
+    assert "rebuilding" not in on_terminal(
+        ligament, "rename", "store#d", "a", LD_PRELOAD=str(clock)
+    )
 
 
 def test_names_cannot_steer_a_terminal(ligament, tmp_path):

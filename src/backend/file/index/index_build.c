@@ -48,6 +48,7 @@ static void tell(index_build *build)
     if (ligi_now_ns() - build->told_ns < TELL_NS)
         return;
     build->told_ns = ligi_now_ns();
+    /* The command line knows it by these words. */
     ligi_log(LIG_LOG_INFO, "%s: rebuilding the index: %" PRIu64 " items, %" PRIu64 " commits",
              build->log->folder.place, build->items, build->commits);
 }
