@@ -471,8 +471,11 @@ static lig_status file_catalog_sync(void *opaque, lig_catalog_pending *pending)
 {
     ligi_file *self = opaque;
 
-    LIG_TRY(ligi_file_writable(self));
-    return ligi_file_catalog_sync(self->catalog, pending);
+    lig_status status = ligi_file_writable(self);
+    if (status == LIG_OK)
+        return ligi_file_catalog_sync(self->catalog, pending);
+    *pending = (lig_catalog_pending){0}; /* in a forked child, its lock may never be released */
+    return status;
 }
 
 static lig_status file_catalog_settle(void *opaque)

@@ -3,6 +3,8 @@
 #include "backend/file/file.h"
 #include "file_volume.h"
 
+#include <sys/wait.h>
+
 static ligi_head *head_of(void *volume)
 {
     return &((ligi_file *)volume)->catalog->log.head;
@@ -117,6 +119,24 @@ static void nothing_is_synced_with_fsync_0(void **state)
     assert_true(has(*state, 0));
 }
 
+static void nothing_is_pending_in_a_forked_child(void **state)
+{
+    lig_catalog_pending pending = {0};
+    void *volume;
+    int result;
+
+    assert_ok(open_at(*state, "", &volume));
+    put(volume, 0, &pending);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(OPS->catalog_sync(volume, &pending) != LIG_E_CLOSED || pending.version != 0 ||
+              pending.held != NULL);
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+    assert_ok(OPS->catalog_sync(volume, &pending));
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +145,7 @@ int main(void)
         folder_test(the_oldest_commit_counts),
         folder_test(a_failed_sync_is_repaired),
         folder_test(nothing_is_synced_with_fsync_0),
+        folder_test(nothing_is_pending_in_a_forked_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
