@@ -85,7 +85,8 @@ static int run(cli_call *call)
     if (status == LIG_OK && left > 0)
         status = lig_fail(LIG_E_CORRUPT, "'%s' has %zu problem%s%s", place.uri, left,
                           left > 1 ? "s" : "",
-                          cli_has(call, "repair") ? " that cannot be repaired" : "; try --repair");
+                          cli_has(call, "repair") ? " that cannot be repaired"
+                                                  : "; --repair repairs what it can");
     cli_place_fini(&place);
     return status == LIG_OK ? 0 : cli_failed();
 }

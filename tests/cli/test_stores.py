@@ -214,6 +214,16 @@ def test_lost_catalog(ligament, store, tmp_path):
     assert {"run/2", "run/3"} <= set(names(ligament, "broken"))
 
 
+def test_advice_of_check_agrees_with_its_repair(ligament, store, tmp_path):
+    pack = max((tmp_path / store / "packs").iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(pack.read_bytes())
+    data[len(data) // 2] ^= 1
+    pack.write_bytes(data)
+    assert "1 problem; --repair repairs what it can" in ligament.run("check", store).stderr
+    assert "1 problem that cannot be repaired" in ligament.run("check", store, "--repair").stderr
+    assert "1 problem; --repair repairs what it can" in ligament.run("check", store).stderr
+
+
 def test_runs_and_their_latest_checkpoint(ligament, tmp_path):
     names_and_values = [
         ("step-000000000010", 1),
