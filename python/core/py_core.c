@@ -190,7 +190,27 @@ static PyObject *version(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused
     return PyUnicode_FromString(lig_version());
 }
 
+static int call_pending(void *callable)
+{
+    PyObject *result = PyObject_CallNoArgs(callable);
+    Py_DECREF((PyObject *)callable);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static PyObject *call_on_main_thread(PyObject *module, PyObject *callable)
+{
+    (void)module;
+    int refused = Py_AddPendingCall(call_pending, Py_NewRef(callable)) < 0;
+    if (refused)
+        Py_DECREF(callable);
+    return PyBool_FromLong(!refused);
+}
+
 static PyMethodDef functions[] = {
+    {"call_on_main_thread", call_on_main_thread, METH_O,
+     "call_on_main_thread(callable) -> bool: call it soon, between two instructions of the main "
+     "thread; False: too many calls are waiting."},
     {"set_errors", set_errors, METH_O,
      "set_errors(classes): set the exception class of each status number."},
     {"version", version, METH_NOARGS, "version() -> str: version of the loaded library."},

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from . import _core
+from . import _core, tensors
 
 T = TypeVar("T")
 
@@ -86,6 +86,7 @@ def release_all(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], An
             if done <= ahead:  # it ended early
                 break
             batch.release(released, done)
+            tensors.release_soon()
             released = done
         ticket.wait()
         after()
@@ -93,3 +94,4 @@ def release_all(ticket: _core.Ticket, batch: _core.Batch, after: Callable[[], An
         pass
     finally:
         batch.release(released, count)
+        tensors.release_soon()

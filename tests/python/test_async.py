@@ -114,6 +114,33 @@ def test_a_snapshot_shares_memory_until_it_is_written(files: ligament.Store) -> 
     assert [torch._C._data_address(v) for v in model.state_dict().values()] == before
 
 
+def test_the_main_thread_releases_shared_memory(
+    files: ligament.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch corrupts memory if one thread releases it while another writes to the tensor."""
+    lazy_clone, by = torch._lazy_clone, []
+
+    def observed(value: Any) -> Any:
+        clone = lazy_clone(value)
+        weakref.finalize(clone.untyped_storage(), lambda: by.append(threading.get_ident()))
+        return clone
+
+    monkeypatch.setattr(torch, "_lazy_clone", observed)
+    files.save("m", [torch.zeros(1 << 20) for _ in range(3)], wait=False).result(60)
+    files.wait()
+    assert by == [threading.get_ident()] * 3
+
+
+def test_other_threads_share_no_memory() -> None:
+    values = [torch.zeros(1 << 20)]
+    batch = _core.Batch(["a"], values)
+    flags: list[int] = []
+    thread = threading.Thread(target=lambda: flags.extend(ligament.tensors.hold(batch, values)))
+    thread.start()
+    thread.join()
+    assert flags == [1]
+
+
 def test_snapshots_are_dropped(files: ligament.Store) -> None:
     class Owner:
         def __init__(self) -> None:

@@ -34,6 +34,7 @@ from .allocate import Fresh
 from .dtypes import NAMES, can_cast, code_of, name_of
 from .layers import Layers, Signature
 from .of_dtensor import Shard, is_distributed, laid_out_like, shard
+from .torch_snapshot import release_soon
 
 __all__ = [
     "NAMES",
@@ -76,6 +77,7 @@ __all__ = [
     "own_device",
     "pieces",
     "place",
+    "release_soon",
     "rng_state",
     "samples",
     "set_rng_state",

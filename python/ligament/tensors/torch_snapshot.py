@@ -7,13 +7,17 @@ views.
 
 from __future__ import annotations
 
+import collections
 import functools
 import gc
 import itertools
 import sys
+import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+from .. import _core
 
 _SEARCH_BYTES = 64 << 20  # below this a copy costs less than a look at every object
 
@@ -112,8 +116,6 @@ def _search(unknown: dict[int, _Storage]) -> None:
 
 def _written_by_torch_alone(values: list[Any]) -> list[bool]:
     """For each tensor, whether only torch can write to its memory."""
-    if not counts_are_known():
-        return [False] * len(values)
     count = sys.modules["torch"]._C._storage_Use_Count
     alone = [False] * len(values)
     keys: dict[int, int] = {}
@@ -143,18 +145,67 @@ def _safe(storages: dict[int, _Storage]) -> set[int]:
     return {key for key, one in storages.items() if one.all_known() and not one.exported()}
 
 
+# --- clones -------------------------------------------------------------------------------------
+
+# torch counts the storages that share memory. When two leave at the same time, the last one frees
+# the counter while the other still uses it, which corrupts memory: a thread must not drop a clone
+# while the main thread writes to the tensor. So the main thread releases the memory, whatever
+# thread drops the clone.
+_dropped: collections.deque[tuple[Any, Any]] = collections.deque()  # holders of both memories
+_release_is_due = False
+
+
+def release_soon() -> None:
+    """Lets the main thread release the memory of dropped clones when it next runs Python code."""
+    global _release_is_due
+    if _dropped and not _release_is_due:
+        _release_is_due = True  # first: the call may end before this one returns
+        if not _core.call_on_main_thread(_release):
+            _release_is_due = False
+
+
+def _drop(held: tuple[Any, Any]) -> None:
+    _dropped.append(held)
+    release_soon()
+
+
+def _release() -> None:
+    """Releases what nothing else holds; a clone that is being dropped still holds its memory."""
+    global _release_is_due
+    _release_is_due = False
+    count = sys.modules["torch"]._C._storage_Use_Count
+    for _ in range(len(_dropped)):
+        try:
+            source, clone = _dropped.popleft()
+        except IndexError:  # it was interrupted by another call
+            return
+        if count(clone.untyped_storage()._cdata) > 2:
+            _dropped.append((source, clone))
+        del clone  # first: as long as the source is held, no thread that drops the tensor leaves
+        del source
+
+
+def _lazy_clone(value: Any) -> Any:
+    source = value.detach()
+    clone = sys.modules["torch"]._lazy_clone(source)
+    weakref.finalize(clone, _drop, (source, clone.detach())).atexit = False
+    return clone
+
+
 def lazy_clones(values: list[Any]) -> list[Any]:
     """A copy-on-write clone of each tensor in host memory; None for tensors that must be copied:
-    those that code other than torch may write to, and memory that torch did not allocate."""
+    those that code other than torch may write to, and memory that torch did not allocate. Outside
+    the main thread all must be copied."""
     torch = sys.modules["torch"]
-    clone: Callable[[Any], Any] | None = getattr(torch, "_lazy_clone", None)
-    if clone is None:
+    on_main_thread = threading.get_ident() == threading.main_thread().ident
+    if not (on_main_thread and hasattr(torch, "_lazy_clone") and counts_are_known()):
         return [None] * len(values)
+    _release()
     clones: list[Any] = []
     with torch.no_grad():
         for value, ours in zip(values, _written_by_torch_alone(values), strict=True):
             try:
-                clones.append(clone(value.detach()) if ours else None)
+                clones.append(_lazy_clone(value) if ours else None)
             except (RuntimeError, NotImplementedError):
                 clones.append(None)
     return clones
