@@ -131,6 +131,13 @@ def test_the_main_thread_releases_shared_memory(
     assert by == [threading.get_ident()] * 3
 
 
+def test_a_second_snapshot_shares_memory() -> None:
+    """While the first one exists: those of two stores may overlap."""
+    values = [torch.zeros(1 << 20), torch.nn.Parameter(torch.zeros(1 << 20))]
+    batches = [_core.Batch(["a", "b"], values) for _ in range(3)]
+    assert [ligament.tensors.hold(batch, values) for batch in batches] == [bytes(2)] * 3
+
+
 def test_other_threads_share_no_memory() -> None:
     values = [torch.zeros(1 << 20)]
     batch = _core.Batch(["a"], values)

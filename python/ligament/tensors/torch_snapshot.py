@@ -88,7 +88,8 @@ def _live_tensors() -> Iterator[Any]:
     return itertools.compress(objects, map(kinds.__contains__, map(id, map(type, objects))))
 
 
-# What a search has found: the next save of the same state_dict needs none.
+# What a search has found, so that the next save of the same state_dict needs none; and the sources
+# of clones.
 _aliases: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
@@ -188,6 +189,7 @@ def _release() -> None:
 def _lazy_clone(value: Any) -> Any:
     source = value.detach()
     clone = sys.modules["torch"]._lazy_clone(source)
+    _aliases[id(source)] = source
     weakref.finalize(clone, _drop, (source, clone.detach())).atexit = False
     return clone
 
