@@ -138,6 +138,29 @@ def test_a_second_snapshot_shares_memory() -> None:
     assert [ligament.tensors.hold(batch, values) for batch in batches] == [bytes(2)] * 3
 
 
+def test_the_release_of_memory_calls_no_mode_of_the_program() -> None:
+    """It runs between any two instructions of the main thread."""
+    seen = []
+
+    class Seen(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    value = torch.zeros(1 << 20)
+    storage = weakref.ref(value.untyped_storage())
+    batch = _core.Batch(["a"], [value])
+    assert ligament.tensors.hold(batch, [value]) == b"\0"
+    with Seen():
+        del value
+        batch.release(0, 1)
+        ligament.tensors.release_soon()
+    assert storage() is None
+    assert seen == []
+
+
 def test_other_threads_share_no_memory() -> None:
     values = [torch.zeros(1 << 20)]
     batch = _core.Batch(["a"], values)

@@ -152,7 +152,7 @@ def _safe(storages: dict[int, _Storage]) -> set[int]:
 # the counter while the other still uses it, which corrupts memory: a thread must not drop a clone
 # while the main thread writes to the tensor. So the main thread releases the memory, whatever
 # thread drops the clone.
-_dropped: collections.deque[tuple[Any, Any]] = collections.deque()  # holders of both memories
+_dropped: collections.deque[tuple[Any, Any]] = collections.deque()  # (source, storage of the clone)
 _release_is_due = False
 
 
@@ -171,18 +171,19 @@ def _drop(held: tuple[Any, Any]) -> None:
 
 
 def _release() -> None:
-    """Releases what nothing else holds; a clone that is being dropped still holds its memory."""
+    """Releases what nothing else holds; a clone that is being dropped still holds its storage.
+    Modes of the program, which it interrupts, must not see it: it calls no method of a tensor."""
     global _release_is_due
     _release_is_due = False
     count = sys.modules["torch"]._C._storage_Use_Count
     for _ in range(len(_dropped)):
         try:
-            source, clone = _dropped.popleft()
+            source, storage = _dropped.popleft()
         except IndexError:  # it was interrupted by another call
             return
-        if count(clone.untyped_storage()._cdata) > 2:
-            _dropped.append((source, clone))
-        del clone  # first: as long as the source is held, no thread that drops the tensor leaves
+        if count(storage._cdata) > 1:
+            _dropped.append((source, storage))
+        del storage  # first: as long as the source is held, no thread that drops the tensor leaves
         del source
 
 
@@ -190,7 +191,7 @@ def _lazy_clone(value: Any) -> Any:
     source = value.detach()
     clone = sys.modules["torch"]._lazy_clone(source)
     _aliases[id(source)] = source
-    weakref.finalize(clone, _drop, (source, clone.detach())).atexit = False
+    weakref.finalize(clone, _drop, (source, clone.untyped_storage())).atexit = False
     return clone
 
 
