@@ -175,9 +175,13 @@ void ligi_mdb_env_forked(ligi_file_catalog *self)
 
 void ligi_mdb_env_close(ligi_file_catalog *self)
 {
+    struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+
     if (self->env != NULL)
         mdb_env_close(self->env);
     self->env = NULL;
+    if (self->index_lock_fd >= 0) /* a program that is being started may still have the file open */
+        (void)fcntl(self->index_lock_fd, F_OFD_SETLK, &all);
     ligi_mdb_env_forked(self);
 }
 

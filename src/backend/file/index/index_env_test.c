@@ -1,6 +1,8 @@
 /* The LMDB environment of the index, with other processes attached. */
 #include "file_volume.h"
 
+#include <sys/syscall.h>
+
 enum { KEYS = 200 };
 
 static int interrupted; /* so many allocations are */
@@ -111,12 +113,32 @@ static void a_process_with_this_id_is_named(void **state)
     close_at(volume);
 }
 
+/* A program that is being started has all descriptors until it runs, and no fork handler has been
+ * called for it. */
+static void a_store_opens_again_while_a_program_starts(void **state)
+{
+    void *volume;
+
+    assert_ok(open_at(*state, "", &volume));
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0)
+        for (;;)
+            pause();
+    assert_true(child > 0);
+    close_at(volume);
+    lig_status status = open_at(*state, "", &volume);
+    child_kill(child);
+    assert_ok(status);
+    close_at(volume);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         folder_test(snapshots_outlive_a_copy_by_their_process),
         folder_test(a_signal_does_not_keep_a_store_from_opening),
         folder_test(a_process_with_this_id_is_named),
+        folder_test(a_store_opens_again_while_a_program_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -450,10 +450,9 @@ static int take_thread(ligi_head_lock *lock, int64_t timeout_ns)
         if (pthread_cond_timedwait(&lock->freed, &lock->guard, &deadline) == ETIMEDOUT)
             break;
     int got = !lock->taken;
-    if (got) {
-        lock->taken = 1;
+    if (got)
         lock->owner = pthread_self();
-    }
+    lock->taken = 1;
     pthread_mutex_unlock(&lock->guard);
     return got;
 }
@@ -596,5 +595,6 @@ void ligi_head_close(ligi_head *head)
         }
     }
     head->page = NULL;
+    (void)try_kernel(head, ATTACH_BYTE, F_UNLCK); /* a program that starts may have it open */
     ligi_head_forked(head);
 }
