@@ -428,13 +428,14 @@ lig_status ligi_checkpointing_anew(ligi_file_catalog *self, lig_catalog_problem 
     return status;
 }
 
-/* The whole map, not yet durable or visible. */
+/* Under LIGI_HEAD_WRITE: the whole map at the end of the log, not yet durable or visible. */
 static lig_status write_map(checkpoint_run *run)
 {
     ligi_file_catalog *self = run->catalog;
     ligi_mdb_txn index = {.dbi = self->dbi};
     uint64_t version;
 
+    LIG_TRY(ligi_file_catalog_settle(self));
     LIG_TRY(ligi_file_catalog_begin(self, &run->snapshot, &version));
     index.txn = ((const ligi_file_snapshot *)run->snapshot)->txn;
     self->log.keep = ligi_mdb_erase_bytes(&index);
@@ -471,9 +472,7 @@ static lig_status make_tight(ligi_file_catalog *self)
     size_t removed;
 
     LIG_TRY(ligi_file_catalog_lock(self, self->wait_ns));
-    lig_status status = ligi_file_catalog_settle(self);
-    if (status == LIG_OK)
-        status = write_map(&run);
+    lig_status status = write_map(&run);
     if (status != LIG_OK && ligi_clog_is_full(lig_error_number())) {
         (void)ligi_clog_superseded_verified(&self->log, &removed);
         give_index_back(self);
