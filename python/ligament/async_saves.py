@@ -121,15 +121,19 @@ class PendingSaves:
         flags = bytearray(b"\1" * len(batch) if copy else tensors.hold(batch, values))
         for i, late in on_device.items():
             flags[i] = late
-        if not any(flags):
-            return store.save_start(name, batch, options), batch, None
-        sizes = (size for i, size in enumerate(batch.sizes()) if flags[i] and i not in on_device)
-        need = sum((size + 63) // 64 * 64 for size in sizes)
-        arena = self._take(max(min(need, snapshot.room), 1), snapshot.room)
+        arena: _core.Memory | None = None
         try:
+            if not any(flags):
+                return store.save_start(name, batch, options), batch, None
+            sizes = (n for i, n in enumerate(batch.sizes()) if flags[i] and i not in on_device)
+            need = sum((size + 63) // 64 * 64 for size in sizes)
+            arena = self._take(max(min(need, snapshot.room), 1), snapshot.room)
             return store.save_copy(name, batch, options, bytes(flags), arena), batch, arena
         except BaseException:
-            self._spare = arena
+            if arena is not None:
+                self._spare = arena
+            batch.release(0, len(batch))
+            tensors.release_soon()
             raise
 
     def add(self, save: Pending, arena: _core.Memory | None) -> None:

@@ -161,6 +161,16 @@ def test_the_release_of_memory_calls_no_mode_of_the_program() -> None:
     assert seen == []
 
 
+def test_a_save_that_cannot_start_keeps_no_memory(files: ligament.Store) -> None:
+    value = torch.zeros(1 << 20)
+    storage = weakref.ref(value.untyped_storage())
+    with pytest.raises(ligament.InvalidError):
+        files.save("", [value], wait=False)
+    del value
+    gc.collect()
+    assert storage() is None
+
+
 def test_other_threads_share_no_memory() -> None:
     values = [torch.zeros(1 << 20)]
     batch = _core.Batch(["a"], values)
