@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import _core, tensors
+from .. import _core, arguments, tensors
 from ..async_saves import Snapshot
 from ..errors import Error, MismatchError, TimeoutError
 from ..store import Model, Store
@@ -451,7 +451,7 @@ class _Save:
                 "own": self.held.own,
                 "pieces": self.held.piece_nodes(),
                 "samples": self.held.samples,
-                "metrics": {name: float(value) for name, value in self.metrics.items()},
+                "metrics": arguments.metrics(self.metrics),
             }
         except Exception as error:
             failure, message = error, packed(error)

@@ -603,6 +603,8 @@ def one_rank_fails(rank: int, size: int, folder: str, victim: int) -> dict[str, 
         attempt(ck.wait)
     attempt(lambda: ck.restore(step=2))
     attempt(lambda: ck.save(8, model=tree))
+    metrics: Any = {"loss" if well else ("loss",): 1.0}
+    attempt(lambda: ck.save(9, model=tree, metrics=metrics))
     return {"told": told, "steps": ck.steps()}
 
 
