@@ -344,7 +344,7 @@ def test_replayed_responses_without_their_worker(
     scene: Scene, number: signal.Signals, noticed: bool
 ) -> None:
     """A server's replays end, before and after it has noticed the loss; a worker that continues too
-    late is told so."""
+    late gets an error."""
     server = scene.start(REPLAYED)
     worker = scene.start(
         REPLAYS
